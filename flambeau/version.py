@@ -7,20 +7,23 @@ from typing import Any
 __version__ = "0.1.0"
 debug = False
 git_version = None  # an installed package does not know the commit that it was made from
-hip = None
 rocm = None
 xpu = None
 
 
 def __getattr__(name: str) -> Any:
-    """`cuda`: the newest CUDA that the driver speaks, as "12.4"; None without a driver."""
-    if name != "cuda":
+    """`cuda`: the newest CUDA that the driver speaks, as "12.4"; `hip`: the version of HIP, as "6.3.42131".  None without a driver
+    of NVIDIA's, or of AMD's.
+    """
+    if name not in ("cuda", "hip"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .devices import cuda as driver
 
-    spoken = driver.driver_version() if driver.count() else 0
+    spoken = driver.driver_version() if driver.count() and driver.is_hip() == (name == "hip") else 0
+    if name == "hip" and spoken:
+        return f"{spoken // 10_000_000}.{spoken // 100_000 % 100}.{spoken % 100_000}"
     return f"{spoken // 1000}.{spoken % 1000 // 10}" if spoken else None
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), "cuda"])
+    return sorted([*globals(), "cuda", "hip"])

@@ -25,7 +25,7 @@ PAGES = {
     "docs/graphs.md": 11,
     "docs/formats.md": 24,
     "docs/keeping.md": 22,
-    "docs/quantisation.md": 29,
+    "docs/quantisation.md": 36,
     "docs/export.md": 40,
     "docs/onnx.md": 30,
 }  # and at least so many examples in each

@@ -1,4 +1,5 @@
-"""What the assembler of PTX makes of our products: registers, spills, shared memory, occupancy, and what the inner loop consists of.
+"""What the assembler of PTX makes of our products and attention: registers, spills, shared memory, occupancy, and what the inner loop
+consists of.
 
 python tools/ptx_report.py [--only REGEX] [--disassembler NVDISASM]     # prints a table in Markdown
 
@@ -26,6 +27,9 @@ from ptx import ptxas  # noqa: E402
 from ptx_machine import Program  # noqa: E402
 
 from flambeau.codegen import target as tg  # noqa: E402
+from flambeau.codegen.schedule_gpu_attention import Attention, shape_for  # noqa: E402
+from flambeau.codegen.schedule_gpu_attention_backward import AttentionBackward  # noqa: E402
+from flambeau.codegen.schedule_gpu_attention_backward import shape_for as backward_shape  # noqa: E402
 from flambeau.codegen.schedule_gpu_products import Product  # noqa: E402
 
 
@@ -128,6 +132,18 @@ def kernels() -> Iterator[tuple[str, str, Any]]:
                 how = getattr(kernel, "instruction", "fma")
                 if how != "fma" or form == "a b":
                     yield f"{dtype} {form}, {how}", processor, kernel
+        for dtype, width in itertools.product(("float32", "bfloat16"), (64, 128)):
+            shape = shape_for(dtype, width, width)
+            assert shape is not None
+            attention = Attention(dtype, shape).fitted(1, processor)
+            how = getattr(attention, "instruction", "fma")
+            if how != "fma" or dtype == "float32":
+                yield f"{dtype} attention of {width}, {how}", processor, attention
+        for side in ("queries", "keys"):
+            own = backward_shape("float32", side, 64, 64)
+            assert own is not None
+            backward = AttentionBackward("float32", side, own)
+            yield f"float32 attention backward of {side}, fma", processor, backward
 
 
 def row(family: str, processor: str, kernel: Any, disassembler: str | None) -> str:
@@ -147,7 +163,7 @@ def row(family: str, processor: str, kernel: Any, disassembler: str | None) -> s
             ).stdout
     registers = int(re.findall(r"Used (\d+) registers", told)[0])
     spills = sum(map(int, re.findall(r"(\d+) bytes spill", told)))
-    launch = kernel.blocks("nvptx", (1, 4096, 4096, 4096))
+    launch = kernel.blocks("nvptx", (1, 4096, 4096, 4096, 4096))
     shared = launch.shared + sum(map(int, re.findall(r"(\d+) bytes smem", told)))
     threads, limits = launch.threads[0], LIMITS[processor]
     blocks = min(
@@ -169,7 +185,7 @@ def row(family: str, processor: str, kernel: Any, disassembler: str | None) -> s
 
 
 HEAD = (
-    "| product | processor | registers | spills | shared bytes | threads | occupancy "
+    "| kernel | processor | registers | spills | shared bytes | threads | occupancy "
     "| matrix | loads | other | share | slots |"
 )
 

@@ -32,8 +32,8 @@ PAGE = "docs/coverage.md lists what is here"
 
 # Namespaces, and why they are absent; `distributed`, `export`, `jit`, `ao` and `_dynamo` answer queries.
 NAMESPACES = {
-    "ao": "models are quantised in eager mode; what PyTorch has for graphs, pruning and debugging beside it is not here",
-    "quantization": "models are quantised in eager mode; what PyTorch has for graphs beside it is not here",
+    "ao": "models are quantised in eager and in graph mode; what PyTorch has for exported programs and pruning is not here",
+    "quantization": "`ao.quantization` has what is here",
     "contrib": "PyTorch's experiments are not carried over",
     "nn.intrinsic": "`ao.nn.intrinsic` has the fused layers that are here",
     "nn.qat": "`ao.nn.qat` has the layers that train with rounded weights",

@@ -93,6 +93,7 @@ NAMES = {
         NoopObserver=ao.quantization.NoopObserver ObserverBase=ao.quantization.ObserverBase
         PerChannelMinMaxObserver=ao.quantization.PerChannelMinMaxObserver
         PlaceholderObserver=ao.quantization.PlaceholderObserver
+        ReuseInputObserver=ao.quantization.ReuseInputObserver
         UniformQuantizationObserverBase=ao.quantization.UniformQuantizationObserverBase
         default_dynamic_quant_observer=ao.quantization.default_dynamic_quant_observer
         default_fixed_qparams_range_0to1_observer=ao.quantization.default_fixed_qparams_range_0to1_observer
@@ -128,6 +129,12 @@ NAMES = {
         per_channel_dynamic_qconfig=ao.quantization.per_channel_dynamic_qconfig
         qconfig_equals=ao.quantization.qconfig_equals
     """,
+    "ao.quantization.qconfig_mapping": """
+        QConfigMapping=ao.quantization.QConfigMapping
+        get_default_qat_qconfig_mapping=ao.quantization.get_default_qat_qconfig_mapping
+        get_default_qconfig_mapping=ao.quantization.get_default_qconfig_mapping
+    """,
+    "ao.quantization.quant_type": "QuantType=ao.quantization.QuantType",
     "ao.quantization.quantization_mappings": """
         get_default_dynamic_quant_module_mappings=ao.quantization.get_default_dynamic_quant_module_mappings
         get_default_qat_module_mappings=ao.quantization.get_default_qat_module_mappings

@@ -153,8 +153,8 @@ ABSENT = {
     "backends.cuda": {
         "steps of a device's own libraries that nothing here calls": """
         blas_workspace_size cuBLASModule cuFFTPlanCache cuFFTPlanCacheAttrContextProp cuFFTPlanCacheManager
-        cublas_workspace_size cublaslt_workspace_size cufft_plan_cache preferred_blas_library
-        preferred_linalg_library preferred_rocm_fa_library
+        cublas_workspace_size cublaslt_workspace_size cufft_plan_cache
+        preferred_rocm_fa_library
         """,
     },
     "backends.mkl": {
@@ -186,9 +186,6 @@ ABSENT = {
         """,
         "steps of a device's own libraries that nothing here calls": """
         GreenContext
-        """,
-        "handles of a library whose functions are not called": """
-        current_solver_handle
         """,
         "a part of PyTorch's own making": """
         _initialized _is_in_bad_fork

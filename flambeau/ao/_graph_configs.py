@@ -45,7 +45,9 @@ class _Config:
         made = cls()
         for key, value in config_dict.items():
             if key not in cls._keys:
-                raise ValueError(f"{cls.__name__}.from_dict(): expected keys among {list(cls._keys)}, got {key!r}")
+                raise ValueError(
+                    f"{cls.__name__}.from_dict(): expected keys among {list(cls._keys)}, got {key!r}"
+                )
             if isinstance(value, dict):
                 value = {QuantType[kind.upper()]: pairs for kind, pairs in value.items()}
             setattr(made, cls._keys[key], value)
@@ -57,7 +59,9 @@ class _Config:
         for key, attribute in self._keys.items():
             if value := getattr(self, attribute):
                 by_name = isinstance(value, dict)
-                result[key] = {kind.name.lower(): pairs for kind, pairs in value.items()} if by_name else value
+                result[key] = (
+                    {kind.name.lower(): pairs for kind, pairs in value.items()} if by_name else value
+                )
         return result
 
 

@@ -42,7 +42,9 @@ class _Conversion:
         self.facts = model.meta[KEY]
         self.kinds = custom.observed_to_quantized_mapping.get(QuantType.STATIC, {})
         self.roles = Roles(
-            self.old, dict(model.named_modules(remove_duplicate=False)), {*self.facts["custom"].values(), *self.kinds}
+            self.old,
+            dict(model.named_modules(remove_duplicate=False)),
+            {*self.facts["custom"].values(), *self.kinds},
         )
         self.left = self._left(mapping)
         self.firsts = {m.first: m for m in self.roles.matches.values() if m.first is not m.last}
@@ -56,7 +58,9 @@ class _Conversion:
         if mapping is None:
             return set()
         scopes = {name: (path, None) for name, path in self.facts["scopes"].items()}
-        return {n for n, qconfig in configured(self.old, self.roles, mapping, scopes).items() if qconfig is None}
+        return {
+            n for n, qconfig in configured(self.old, self.roles, mapping, scopes).items() if qconfig is None
+        }
 
     def run(self) -> GraphModule:
         self._name_scales()
@@ -73,7 +77,12 @@ class _Conversion:
                 self._observer(node)
             elif node not in self.firsts:
                 match = self.roles.matches.get(node)
-                if match is None or match.first in self.left or match.last in self.left or not self._lowered(match):
+                if (
+                    match is None
+                    or match.first in self.left
+                    or match.last in self.left
+                    or not self._lowered(match)
+                ):
                     self._kept(match, node)
         for node in list(self.new.nodes):
             if node.op == "get_attr" and not node.users:  # weights that are in layers now
@@ -87,8 +96,10 @@ class _Conversion:
         if node not in self.floats:
             match = self.roles.matches.get(node)
             several = match is not None and match.role is Role.MOVED  # which may be a tuple
-            call = self.new.call_function if several else self.new.call_method
-            self.floats[node] = call(dequantize if several else "dequantize", (self.codes[node],))
+            if several:
+                self.floats[node] = self.new.call_function(dequantize, (self.codes[node],))
+            else:
+                self.floats[node] = self.new.call_method("dequantize", (self.codes[node],))
         return self.floats[node]
 
     def _either(self, node: Node) -> Node:
@@ -152,7 +163,9 @@ class _Conversion:
     def _wanted(self, node: Node) -> bool:
         """Whether an operation beside an observer is to be quantised."""
         beside = (node.args[0], *node.users)
-        return not self.left or any(n not in self.left and n.op not in ("placeholder", "output") for n in beside)
+        return not self.left or any(
+            n not in self.left and n.op not in ("placeholder", "output") for n in beside
+        )
 
     def _of_result(self, match: Match) -> Any:
         """The node that observes an operation's result, or None."""
@@ -163,7 +176,7 @@ class _Conversion:
     def _lowered(self, match: Match) -> bool:
         """Write an operation over codes; False where it is not to be, or cannot be."""
         node, role = match.first, match.role
-        module = self.roles.modules[str(node.target)] if node.op == "call_module" else None
+        module: Any = self.roles.modules[str(node.target)] if node.op == "call_module" else None
         if role is Role.TABLE or role is Role.RECURRENT or self._rounds_itself(node):
             return self._float_layer(match, module)
         if role is Role.BINARY:
@@ -176,7 +189,7 @@ class _Conversion:
         result, last = self._of_result(match), match.last
         if role in (Role.SHARED, Role.MOVED):
             self._over_codes(node)
-        elif result is None:
+        elif result is None or (role is Role.CUSTOM and type(module) not in self.kinds):
             return False
         elif role is Role.BINARY:
             self._binary(match, given, result)
@@ -221,7 +234,11 @@ class _Conversion:
         node = match.first
         args = map_arg(node.args, self._either)
         scale, zero_point = self._scale(result)
-        kwargs = {**map_arg(node.kwargs, self._either), "output_scale": scale, "output_zero_point": zero_point}
+        kwargs = {
+            **map_arg(node.kwargs, self._either),
+            "output_scale": scale,
+            "output_zero_point": zero_point,
+        }
         self.codes[node] = self.new.call_function(arithmetic.OPERATIONS[name_of(node)], args, kwargs)
 
     # --- layers -------------------------------------------------
@@ -267,7 +284,8 @@ class _Conversion:
         given = arguments(match.first)
         observer = self.roles.observer(given["weight"])
         weight, bias = (
-            None if given.get(n) is None else self._tensor(self.roles.observed(given[n])) for n in ("weight", "bias")
+            None if given.get(n) is None else self._tensor(self.roles.observed(given[n]))
+            for n in ("weight", "bias")
         )
         plain, with_relu = WEIGHTED[behind(match.first.target)]
         layer = _layer(plain, weight, bias, given)

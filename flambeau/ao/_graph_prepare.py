@@ -61,8 +61,9 @@ def supported(match: Match, module: Any, qconfig: QConfig | None) -> bool:
 
 
 def kinds_of(module: Any) -> tuple[type, ...]:
-    """The class of a layer, and those of the layers that were fused in it."""
-    return (type(module), *getattr(type(module), "_parts", ()))
+    """The class of a layer, the float one that it was made of, and the first of those that were fused in it."""
+    made_of = (type(module), *getattr(module, "_FLOAT_MODULE", ())[:1])
+    return (*made_of, *getattr(made_of[-1], "_parts", ())[:1])
 
 
 def configured(
@@ -79,7 +80,7 @@ def configured(
         elif node.op == "call_module" and roles.observer(node) is None:
             name, kinds = str(node.target), kinds_of(roles.modules[str(node.target)])
             given = mapping.global_qconfig
-            for kind in reversed(kinds[:2]):
+            for kind in reversed(kinds):
                 given = mapping.of_object(kind, given)
             given = mapping.of_module(None, name, given)
             owner = name.rpartition(".")[0]
@@ -205,7 +206,11 @@ class _Preparation:
         node = match.last
         numbers = match.role is Role.BINARY and sum(a in self.roles.tensors for a in match.first.args) == 1
         shares = match.role is Role.SHARED or numbers or isinstance(observer, ReuseInputObserver)
-        given = [a for a in match.first.args if a in self.roles.tensors] if numbers else [self._first(match.first)]
+        given = (
+            [a for a in match.first.args if a in self.roles.tensors]
+            if numbers
+            else [self._first(match.first)]
+        )
         source = self._origin(given[0]) if shares else None
         if shares and source is None:
             return

@@ -53,7 +53,7 @@ class Form(NamedTuple):
 
 
 _flat, _functional, _methods = published(""), published("nn.functional."), published("Tensor.")
-_RELU = behind(_functional["relu"])
+_RELU = (behind(_functional["relu"]), behind(_flat["relu"]))
 _SUM, _PRODUCT = Form(arithmetic.add, arithmetic.add_relu), Form(arithmetic.mul, arithmetic.mul_relu)
 BINARY: dict[Any, Form] = {
     operator.add: _SUM,
@@ -65,7 +65,10 @@ BINARY: dict[Any, Form] = {
 WEIGHTED: dict[Any, tuple[Any, Any]] = {
     behind(_functional["linear"]): (nn.Linear, mappings.intrinsic.LinearReLU),
     **{
-        behind(_functional[f"conv{d}d"]): (getattr(nn, f"Conv{d}d"), getattr(mappings.intrinsic, f"ConvReLU{d}d"))
+        behind(_functional[f"conv{d}d"]): (
+            getattr(nn, f"Conv{d}d"),
+            getattr(mappings.intrinsic, f"ConvReLU{d}d"),
+        )
         for d in (1, 2, 3)
     },
 }
@@ -249,4 +252,4 @@ def is_relu(node: Node, modules: dict[str, Any]) -> bool:
     """Whether a node is a ReLU, as a module or a function."""
     if node.op == "call_module":
         return type(modules[str(node.target)]) is nn.ReLU
-    return node.op == "call_function" and isinstance(node.target, Op) and behind(node.target) is _RELU
+    return node.op == "call_function" and isinstance(node.target, Op) and behind(node.target) in _RELU

@@ -34,7 +34,9 @@ class QuantizationTracer(Tracer):
         return named or fused or super().is_leaf_module(m, module_qualified_name)
 
 
-def traced(model: Any, custom: PrepareCustomConfig, preserved: Any = ()) -> tuple[GraphModule, dict[str, tuple]]:
+def traced(
+    model: Any, custom: PrepareCustomConfig, preserved: Any = ()
+) -> tuple[GraphModule, dict[str, tuple]]:
     """The graph of a copy of a model, and the module that each node was traced in: its dotted name and class."""
     model = copy.deepcopy(model)
     tracer = QuantizationTracer(custom)
@@ -43,7 +45,7 @@ def traced(model: Any, custom: PrepareCustomConfig, preserved: Any = ()) -> tupl
     made = GraphModule(model, graph)
     made.train(model.training)
     keep_attributes(model, made, (*preserved, *custom.preserved_attributes))
-    return made, dict(tracer.node_name_to_scope)
+    return made, dict(tracer.node_name_to_scope or {})
 
 
 def keep_attributes(source: Any, made: Any, names: Any) -> None:
@@ -72,7 +74,9 @@ def fused(model: GraphModule, training: bool) -> GraphModule:
             chain = _chain(node, kinds, modules, times)
             if chain:
                 mode = modules[str(node.target)].training
-                layers = [modules[str(n.target)] if n.op == "call_module" else nn.ReLU().train(mode) for n in chain]
+                layers = [
+                    modules[str(n.target)] if n.op == "call_module" else nn.ReLU().train(mode) for n in chain
+                ]
                 made = fuse_known_modules(layers, training)[0]
                 model.add_submodule(str(node.target), made)
                 modules[str(node.target)] = made

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 from ..codegen.tiles import integer_rows as tiles
 from ..core.base.dtypes import by_name
 from ..core.lib.layers.bags import run
-from ..core.make.create import empty, full, zeros
+from ..core.make.create import arange, empty, full, zeros
 from ..core.make.literal import tensor
-from ..core.places.join import cat
 from ..operations.declare import machine
 from ..operations.declare.registry import published
 from ..operations.neural.quantizing import quantized_codes, requantized_codes, scaled_sums
@@ -29,10 +28,9 @@ from ._quantized_tensor import QuantizedTensor, Quantizer, over, schemes
 
 NANOSECONDS = 0.004  # of a product of two numbers
 UNSIGNED = 128  # what is added to signed codes of x
-MOST_BYTES = 1 << 25  # of windows that are laid out together
 _functional = published("nn.functional")
 _pad = _functional["pad"]
-_int32, _int8, _uint8 = (by_name[name] for name in ("int32", "int8", "uint8"))
+_int32, _int64, _int8, _uint8 = (by_name[name] for name in ("int32", "int64", "int8", "uint8"))
 _float, _double = by_name["float32"], by_name["float64"]
 
 
@@ -58,16 +56,32 @@ def packed(codes: Any, zeros_of_rows: Any) -> Packed:
     return Packed(panels, codes.sum(1, dtype=_int32), given if bool((given != 0).any()) else None, n, k)
 
 
-def product(x: Any, zero_point: int, weight: Packed) -> Any:
-    """Sums of (x - zero_point) · (w - z_w) over the terms, (m, n) of int32: x is (m, k) of uint8 or int8."""
-    m, (columns, step, dtype) = x.shape[0], tiles.layout()
-    if x.dtype is _int8:
-        x, zero_point = x.view(_uint8) ^ UNSIGNED, zero_point + UNSIGNED
+class Windows(NamedTuple):
+    """Where the rows of a product lie in x, in elements: each begins, (m,), and its runs of `terms` are at `distances`, (runs,)."""
+
+    begins: Any
+    distances: Any
+    terms: int
+
+
+def unsigned(x: Any, zero_point: int) -> tuple[Any, int]:
+    """Codes as uint8 and their zero point: of int8 with the upper bit turned."""
+    return (x.view(_uint8) ^ UNSIGNED, zero_point + UNSIGNED) if x.dtype is _int8 else (x, zero_point)
+
+
+def product(x: Any, zero_point: int, weight: Packed, windows: Windows | None = None) -> Any:
+    """Sums of (x - zero_point) · (w - z_w) over the terms, (m, n) of int32: x is (m, k) of uint8 or int8.
+
+    With `windows`, x is uint8 of any shape, contiguous, and holds the rows where these say.
+    """
+    x, zero_point = unsigned(x, zero_point)
+    m = x.shape[0] if windows is None else windows.begins.shape[0]
+    columns, step, dtype = tiles.layout()
     steps = weight.panels.shape[1]
     if 0 in (m, weight.n):
         return x.new_zeros((m, weight.n), dtype=_int32)
     rows = x.to(by_name[dtype])
-    if steps * step != weight.k:
+    if windows is None and steps * step != weight.k:
         rows = _pad(rows, (0, steps * step - weight.k))
     rows = rows.contiguous()
     width = weight.panels.shape[0] * columns
@@ -76,20 +90,26 @@ def product(x: Any, zero_point: int, weight: Packed) -> Any:
     if weight.zeros is not None:
         start[: weight.n] += weight.zeros * (zero_point * weight.k)
     result = empty((m, width), dtype=_int32)
-    kernel = tiles.host()
+    kernel = tiles.host(windows is not None)
     groups = -(-m // kernel.rows)
     each = NANOSECONDS * kernel.rows * columns * steps * step
-    run(
-        machine.address(kernel),
-        (result, rows, weight.panels, start),
-        (width, steps * step, m),
-        weight.panels.shape[0] * groups,
-        each,
-    )
+    data, terms = [result, rows, weight.panels, start], (steps * step,)
+    if windows is not None:
+        data += [windows.begins, windows.distances]
+        terms = (windows.terms,)
+    numbers = (width, *terms, m) if windows is None else (width, *terms, m, windows.distances.shape[0])
+    run(machine.address(kernel), tuple(data), numbers, weight.panels.shape[0] * groups, each)
     result = result[:, : weight.n]
     if weight.zeros is not None:
-        result = result - x.sum(1, dtype=_int32).unsqueeze(1) * weight.zeros
+        total = x.sum(1, dtype=_int32) if windows is None else _sums(x, windows, weight.k)
+        result = result - total.unsqueeze(1) * weight.zeros
     return result
+
+
+def _sums(x: Any, windows: Windows, k: int) -> Any:
+    """The sum of the codes of each window, (m,) of int32: a product by ones."""
+    ones = packed(full((1, k), 1, dtype=_int8), zeros(1, dtype=_int32))
+    return product(x, 0, ones, windows)[:, 0]
 
 
 class LinearParams:
@@ -152,6 +172,7 @@ class ConvParams(LinearParams):
     ) -> None:
         super().__init__(weight, bias)
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self._where: tuple[Any, Windows] | None = None  # of images of one shape
 
     def __reduce__(self) -> tuple:
         return type(self), (self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
@@ -161,11 +182,15 @@ class ConvParams(LinearParams):
         return type(self)(*parts, self.stride, self.padding, self.dilation, self.groups)
 
     def packed(self) -> Packed:
-        """The panels of the windows, channels last."""
+        """The panels of the windows, channels last and filled up to whole steps."""
         if self._packed is None:
-            rows = self.weight._elements.movedim(1, -1).flatten(1)
-            self._packed = packed(rows, zero_points_of(self.weight))
+            rows = _pad(self.weight._elements.movedim(1, -1), (0, self._lacking()))
+            self._packed = packed(rows.flatten(1), zero_points_of(self.weight))
         return self._packed
+
+    def _lacking(self) -> int:
+        """Channels to whole steps of the product."""
+        return -self.weight.shape[1] % tiles.layout().terms
 
     def run(self, x: Any, scale: float, zero_point: int, relu: bool = False) -> Any:
         """A quantised tensor (N, filters, *places) of one (N, channels, *places), whose elements lie channels last."""
@@ -195,35 +220,27 @@ class ConvParams(LinearParams):
         return over(codes.reshape(x.shape[0], *places, codes.shape[1]).movedim(-1, 1), x.dtype, new)
 
     def _windows(self, codes: Any, zero_point: int, places: list[int]) -> Any:
-        """Sums by rows that are windows, some images at a time."""
-        last = codes.movedim(1, -1)
-        if any(self.padding):
-            last = _pad(
-                last,
-                [0, 0, *(p for side in reversed(self.padding) for p in (side, side))],
-                "constant",
-                zero_point,
-            )
+        """Sums over the windows of images that are laid out channels last, with zeros around them."""
+        codes, zero_point = unsigned(codes, zero_point)
+        last, lacking = codes.movedim(1, -1), self._lacking()
+        if lacking or any(self.padding):
+            around = [p for side in reversed(self.padding) for p in (side, side)]
+            last = _pad(last, [0, lacking, *around], "constant", zero_point)
         last = last.contiguous()
-        image, *steps, channel = last.stride()
-        window = self.weight.shape[2:]
-        strides = [step * s for step, s in zip(steps, self.stride)] + [
-            step * d for step, d in zip(steps, self.dilation)
-        ]
-        terms = math.prod(window) * codes.shape[1]
-        some = max(1, MOST_BYTES // max(1, math.prod(places) * terms))
-        parts = []
-        for begin in range(0, codes.shape[0], some):
-            images = last[begin : begin + some]
-            rows = images.as_strided(
-                (images.shape[0], *places, *window, codes.shape[1]),
-                (image, *strides, channel),
-                images.storage_offset(),
-            )
-            parts.append(product(rows.reshape(-1, terms), zero_point, self.packed()))
-        if not parts:
-            return codes.new_zeros((0, self.weight.shape[0]), dtype=_int32)
-        return parts[0] if len(parts) == 1 else cat(parts)
+        if self._where is None or self._where[0] != last.shape:
+            self._where = last.shape, self._windows_of(last, places)
+        return product(last, zero_point, self.packed(), self._where[1])
+
+    def _windows_of(self, last: Any, places: list[int]) -> Windows:
+        """Where windows lie in images (N, *sizes, channels): neighbours in the last dimension are one run."""
+        image, *steps, _ = last.stride()
+        window, channels = list(self.weight.shape[2:]), last.shape[-1]
+        apart = [step * d for step, d in zip(steps, self.dilation)]
+        terms = channels
+        if self.dilation[-1] == 1:
+            terms, window, apart = channels * window[-1], window[:-1], apart[:-1]
+        begins = _grid([last.shape[0], *places], [image, *(step * s for step, s in zip(steps, self.stride))])
+        return Windows(begins, _grid(window, apart), terms)
 
     def _by_groups(self, codes: Any, zero_point: int) -> Any:
         """Sums of float64, which has all of these integers, so that any order of them is exact."""
@@ -240,6 +257,14 @@ class ConvParams(LinearParams):
             self.groups,
         )
         return sums.round().to(_int32).movedim(1, -1).flatten(0, -2)
+
+
+def _grid(sizes: list[int], steps: list[int]) -> Any:
+    """The distances of a grid's points from its first, the last dimension fastest, (points,) of int64."""
+    result = zeros(1, dtype=_int64)
+    for size, step in zip(sizes, steps):
+        result = (result.unsqueeze(1) + arange(size, dtype=_int64) * step).reshape(-1)
+    return result
 
 
 def zero_points_of(weight: Any) -> Any:

@@ -109,7 +109,7 @@ class QConfigMapping:
         return "\n".join([*lines, ")"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Lists of tuples under "object_type", "module_name_regex", "module_name" and "module_name_object_type_order"; under "" the global."""
+        """Lists of tuples, by the setters' names without "set_"; the global configuration under ""."""
         result: dict[str, Any] = {"": self.global_qconfig}
         for key, attribute in _BY_OBJECT:
             result[key] = list(getattr(self, attribute).items())

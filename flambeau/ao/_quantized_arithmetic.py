@@ -13,8 +13,10 @@ from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..core.places import join
 from ..operations.declare.registry import published
+from ..operations.neural.quantizing import traceable
 from ._observers import limits
-from ._quantized_tensor import QuantizedTensor, Quantizer, encoded, over, schemes
+from ._quantized_operations import needs_scale
+from ._quantized_tensor import QuantizedTensor, Quantizer, encoded, over, overrides, schemes
 
 _functions = published("nn.functional.")
 
@@ -42,6 +44,7 @@ def _is_number(name: str, x: Any, y: Any, scale: Any) -> bool:
     return number
 
 
+@traceable
 def add(x: Any, y: Any, scale: Any = None, zero_point: Any = None) -> Any:
     """`x + y` of two quantised tensors, or of one and a number: `add_scalar`.
 
@@ -61,6 +64,7 @@ def add(x: Any, y: Any, scale: Any = None, zero_point: Any = None) -> Any:
     return _rounded(x.dequantize() + y.dequantize(), x, scale, zero_point)
 
 
+@traceable
 def add_relu(x: Any, y: Any, scale: Any = None, zero_point: Any = None) -> Any:
     """max(x + y, 0); see `add`.
 
@@ -77,6 +81,7 @@ def add_relu(x: Any, y: Any, scale: Any = None, zero_point: Any = None) -> Any:
     return _rounded((x.dequantize() + y.dequantize()).relu_(), x, scale, zero_point)
 
 
+@traceable
 def mul(x: Any, y: Any, scale: Any = None, zero_point: Any = None) -> Any:
     """`x * y` of two quantised tensors, or of one and a number: `mul_scalar`; see `add`.
 
@@ -93,6 +98,7 @@ def mul(x: Any, y: Any, scale: Any = None, zero_point: Any = None) -> Any:
     return _rounded(x.dequantize() * y.dequantize(), x, scale, zero_point)
 
 
+@traceable
 def mul_relu(x: Any, y: Any, scale: Any = None, zero_point: Any = None) -> Any:
     """max(x * y, 0); see `add`.
 
@@ -109,6 +115,7 @@ def mul_relu(x: Any, y: Any, scale: Any = None, zero_point: Any = None) -> Any:
     return _rounded((x.dequantize() * y.dequantize()).relu_(), x, scale, zero_point)
 
 
+@traceable
 def matmul(x: Any, y: Any, scale: Any, zero_point: Any) -> Any:
     """`x @ y`, summed in float32.
 
@@ -125,6 +132,7 @@ def matmul(x: Any, y: Any, scale: Any, zero_point: Any) -> Any:
     return _rounded(x.dequantize() @ y.dequantize(), x, scale, zero_point)
 
 
+@traceable
 def cat(x: Sequence[Any], dim: int, scale: Any, zero_point: Any) -> Any:
     """Tensors joined along a dimension.
 
@@ -140,6 +148,7 @@ def cat(x: Sequence[Any], dim: int, scale: Any, zero_point: Any) -> Any:
     return _rounded(join.cat([t.dequantize() for t in x], dim), x[0], scale, zero_point)
 
 
+@traceable
 def add_scalar(x: Any, y: float) -> Any:
     """`x + y` for a number: the codes of x with another zero point; rounded again where the dtype does not have that one.
 
@@ -162,6 +171,7 @@ def add_scalar(x: Any, y: float) -> Any:
     return encoded(moved.dequantize(), x.dtype, quantizer)
 
 
+@traceable
 def mul_scalar(x: Any, y: float) -> Any:
     """`x * y` for a number: the codes of x with another scale, counted from the other end for a negative number.
 
@@ -190,21 +200,18 @@ def _with_scale(name: str) -> Callable[..., Any]:
 
     def run(input: Any, *args: Any, output_scale: Any, output_zero_point: Any, **kwargs: Any) -> Any:
         _quantised(name, input)
-        return _rounded(_functions[name](input.dequantize(), *args, **kwargs), input, output_scale, output_zero_point)
+        return _rounded(
+            _functions[name](input.dequantize(), *args, **kwargs), input, output_scale, output_zero_point
+        )
 
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"`nn.functional.{name}` of a quantised tensor; RuntimeError for another."
-    return run
+    return traceable(run)
 
 
-elu, hardswish, leaky_relu = (_with_scale(name) for name in ("elu", "hardswish", "leaky_relu"))
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (
-        *(add, add_relu, add_scalar, mul, mul_relu, mul_scalar, matmul, cat),
-        *(elu, hardswish, leaky_relu),
-    )
-}
+    f.__name__: f for f in (add, add_relu, add_scalar, mul, mul_relu, mul_scalar, matmul, cat)
+} | {name: _with_scale(name) for name in overrides if needs_scale(name)}
 callbacks_in(f"{__name__.partition('.')[0]}.library._targets", "library_in_code")
 for _name, _function in OPERATIONS.items():
     _function.code_path = f"ops.quantized.{_name}"  # type: ignore[attr-defined]  # as graphs' code writes it

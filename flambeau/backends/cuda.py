@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from enum import Enum
+from typing import Any, NamedTuple
 
 from ..core.base.tensor import TensorBase
 from ..operations.neural.attention.attention import _refusal
@@ -31,6 +32,8 @@ __all__ = [
     "math_sdp_enabled",
     "matmul",
     "mem_efficient_sdp_enabled",
+    "preferred_blas_library",
+    "preferred_linalg_library",
     "sdp_kernel",
 ]
 
@@ -69,6 +72,105 @@ _PERMISSIONS = (
 )
 matmul = _Products()
 has_precision(__name__)
+
+
+# --- which library computes products and decompositions ------------------------------
+class _BlasBackend(Enum):
+    """The libraries of products, by PyTorch's numbers."""
+
+    Default = 0
+    Cublas = 1
+    Cublaslt = 2
+    Ck = 3
+
+
+def _chosen(backend: object, kind: type[Enum], names: dict[str, Enum]) -> Enum:
+    """The library that an argument means.  RuntimeError for any other."""
+    if isinstance(backend, str):
+        if backend not in names:
+            raise RuntimeError(f"Unknown input value. Choose from: {', '.join(names)}.")
+        return names[backend]
+    if not isinstance(backend, kind):
+        raise RuntimeError("Unknown input value type.")
+    return backend
+
+
+def preferred_blas_library(backend: str | _BlasBackend | None = None) -> _BlasBackend:
+    """Choose which library computes products of matrices on NVIDIA's devices, where it is installed and takes the product: "cublas",
+    "cublaslt", or "default"; without an argument what was chosen.
+
+    By default a product of at least 2**24 multiplications is computed by cuBLAS, by cuBLASLt and by the kernel of our own when its
+    description (sizes, dtype, order) is first met, and from then on by the one that was the fastest, also in other processes: what was
+    found is kept beside the kernels, for this card, driver and version of the library.  Smaller ones are cuBLAS's, and with a bias
+    cuBLASLt's, which adds it as it writes.  Sums are rounded in another order by another library: "cublas" gives the same bits wherever
+    cuBLAS is the same.
+
+    Raises:
+        RuntimeError: the argument is no such name, or "ck", AMD's Composable Kernel, which is not here
+
+    >>> import flambeau
+    >>> flambeau.backends.cuda.preferred_blas_library().name
+    'Default'
+    """
+    if backend is not None:
+        chosen = _chosen(backend, _BlasBackend, _BLAS)
+        if chosen is _BlasBackend.Ck:
+            raise RuntimeError("preferred_blas_library(): AMD's Composable Kernel is not here")
+        _choices["blas"] = chosen
+        from ..devices.cuda import prefer_blas
+
+        prefer_blas(chosen.value)
+    return _choices["blas"]
+
+
+_BLAS: dict[str, Enum] = {
+    "default": _BlasBackend.Default,
+    "cublas": _BlasBackend.Cublas,
+    "hipblas": _BlasBackend.Cublas,
+    "cublaslt": _BlasBackend.Cublaslt,
+    "hipblaslt": _BlasBackend.Cublaslt,
+    "ck": _BlasBackend.Ck,
+}
+
+
+class _LinalgBackend(Enum):
+    """The libraries of decompositions, by PyTorch's numbers."""
+
+    Default = 0
+    Cusolver = 1
+    Magma = 2
+
+
+def preferred_linalg_library(backend: str | _LinalgBackend | None = None) -> _LinalgBackend:
+    """Choose which library decomposes matrices on NVIDIA's devices: "cusolver" for all of them, or "default", which leaves small ones and
+    stacks of many to kernels of our own; without an argument what was chosen.  Where cuSOLVER is not installed those serve all.
+
+    Cholesky's, LU and what solves by it, QR, eigenvalues of Hermitian matrices and singular values are decomposed so.
+
+    Raises:
+        RuntimeError: the argument is no such name, or "magma", which is not here
+
+    >>> import flambeau
+    >>> flambeau.backends.cuda.preferred_linalg_library().name
+    'Default'
+    """
+    if backend is not None:
+        chosen = _chosen(backend, _LinalgBackend, _LINALG)
+        if chosen is _LinalgBackend.Magma:
+            raise RuntimeError("preferred_linalg_library(): MAGMA is not here")
+        _choices["linalg"] = chosen
+        from ..devices import cusolver
+
+        cusolver.preferred["linalg"] = chosen.value
+    return _choices["linalg"]
+
+
+_LINALG: dict[str, Enum] = {
+    "default": _LinalgBackend.Default,
+    "cusolver": _LinalgBackend.Cusolver,
+    "magma": _LinalgBackend.Magma,
+}
+_choices: dict[str, Any] = {"blas": _BlasBackend.Default, "linalg": _LinalgBackend.Default}
 
 
 # --- attention: which ways of computing it may be taken, on all devices ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from . import expr as ex
@@ -141,12 +142,17 @@ def irregular(x: Expr) -> Expr:
     return offset >= layout.bits(INF) - layout.bits(layout.tiny)
 
 
-def wide_bits(x: Expr) -> Expr:
+def bits_of_any(x: Expr) -> Expr:
     """x's bits; a positive subnormal number is given as a normal one with an exponent below the range."""
     layout = LAYOUT[x.dtype]
     step = layout.mantissa + 1
     normalised = bits(x * 2.0**step) - (step << layout.mantissa)
-    return rarely(irregular(x), where(x < layout.tiny, normalised, bits(x)), bits(x))
+    return where(x < layout.tiny, normalised, bits(x))
+
+
+def wide_bits(x: Expr) -> Expr:
+    """The same, for numbers that are seldom irregular."""
+    return rarely(irregular(x), bits_of_any(x), bits(x))
 
 
 class Split(NamedTuple):
@@ -178,10 +184,19 @@ def log_tail(f: Expr, addend) -> Expr:
     return fma(square, -0.5, fma(s, fma(square, 0.5, z * poly(z, "log_ratio")), addend))
 
 
-def log_limits(x: Expr, y: Expr) -> Expr:
-    """y, a logarithm of x, put right where x is zero, negative, infinite or NaN."""
+def log_limits(x: Expr, regular: Expr, y: Expr) -> Expr:
+    """`regular`, a logarithm of positive normal numbers, put right for all others, y being that of subnormal ones."""
     limits = where(x < INF, where(x == 0.0, -INF, where(x < 0.0, NAN, y)), x)
-    return rarely(irregular(x), limits, y)
+    return rarely(irregular(x), limits, regular)
+
+
+def log_of(x: Expr, logarithm: Callable[[Expr], Expr]) -> Expr:
+    """A logarithm of x, given as a function of the bits of a positive normal number.
+
+    It is computed anew behind the branch for others, of which there are few: values that come together again after a branch
+    hold registers all the while.
+    """
+    return log_limits(x, logarithm(bits(x)), logarithm(bits_of_any(x)))
 
 
 def regular_log(x: Expr, pattern: Expr | None = None) -> Expr:
@@ -194,7 +209,7 @@ def regular_log(x: Expr, pattern: Expr | None = None) -> Expr:
 
 @expansion
 def log(x: Expr) -> Expr:
-    return log_limits(x, regular_log(x, wide_bits(x)))
+    return log_of(x, lambda pattern: regular_log(x, pattern))
 
 
 @expansion
@@ -208,16 +223,21 @@ def log1p(x: Expr) -> Expr:
     shrink = where(x < 2.0 ** (layout.mantissa + 2), bitcast(layout.bits(1.0) - exponent, x.dtype), 0.0)
     f = fma(c, shrink, m - 1.0)
     high, low = parts("ln2", x.dtype, 2)
-    return copysign(log_limits(u, fma(n, high, f + log_tail(f, n * low))), x)
+    y = fma(n, high, f + log_tail(f, n * low))
+    return copysign(log_limits(u, y, y), x)
 
 
 def _log_base(x: Expr, of_2: tuple[float, ...], of_e: tuple[float, ...]) -> Expr:
     """n·log(2) + log(m)·log(e) in another base, whose log(2) and log(e) are given in two parts each."""
-    n, m, _ = split(wide_bits(x), x.dtype)
-    f = m - 1.0
-    tail = log_tail(f, 0.0)
-    y = fma(f, of_e[0], fma(f, of_e[1], fma(tail, of_e[0], n * of_2[1] if of_2[1] else 0.0)))
-    return log_limits(x, fma(n, of_2[0], y))
+
+    def logarithm(pattern: Expr) -> Expr:
+        n, m, _ = split(pattern, x.dtype)
+        f = m - 1.0
+        tail = log_tail(f, 0.0)
+        y = fma(f, of_e[0], fma(f, of_e[1], fma(tail, of_e[0], n * of_2[1] if of_2[1] else 0.0)))
+        return fma(n, of_2[0], y)
+
+    return log_of(x, logarithm)
 
 
 @expansion

@@ -18,7 +18,7 @@ INFINITE = 255 << 23  # the bits of infinity
 def estimates(low: Lowering) -> bool:
     """Whether this is code for a processor with the estimate, of vectors that it fills."""
     host = low.f.module.triple.startswith("x86_64")
-    return host and (low.lanes or 1) % ESTIMATED == 0 and "+avx512f" in target.processor()[1].split(",")
+    return host and (low.lanes or 1) % ESTIMATED == 0 and target.has("avx512f")
 
 
 def root(low: Lowering, x: Value) -> Value:

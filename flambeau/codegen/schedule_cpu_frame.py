@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from . import access as memory
 from . import expr as ex
+from . import target
 from .expr import Expr
 from .irtext import Function, Value, i64
 from .kernels import BROADCAST, CONTIGUOUS, STRIDED, operands
@@ -23,17 +24,24 @@ VECTOR_BYTES = 64
 AHEAD = 4096  # bytes
 
 
-def lanes_for(outputs: Sequence[Expr], accesses: Sequence[str], most_registers: int = 4) -> int:
+def lanes_for(
+    outputs: Sequence[Expr], accesses: Sequence[str], most_registers: int = 4, long: int = 2
+) -> int:
     """Elements a step: several registers of the widest dtype hide latencies, but gathers and long bodies take
-    fewer.
+    fewer: `long` ones.
     """
     widest, calls = 4, 0
     for e in ex.walk(outputs):
         widest = max(widest, ITEMSIZE[e.dtype])
         calls += e.op.startswith("call:")
-    registers = 1 if STRIDED in accesses else 2 if calls else most_registers
+    registers = 1 if STRIDED in accesses else long if calls else most_registers
     lanes = VECTOR_BYTES // widest * registers
     return max(lanes, 8)
+
+
+def halved(triple: str) -> bool:
+    """Whether this processor has half a vector in a register, and 16 registers: math functions fill those with half as many elements."""
+    return triple.startswith("x86_64") and not target.has("avx512f")
 
 
 class Frame:

@@ -11,7 +11,7 @@ from .expr import Expr
 from .irtext import Value, i64
 from .kernels import BROADCAST, CONTIGUOUS, STRIDED
 from .lower import ITEMSIZE, MEMORY, Lowering, expanded, settled, walk_until
-from .schedule_cpu_frame import VECTOR_BYTES, Frame, lanes_for
+from .schedule_cpu_frame import VECTOR_BYTES, Frame, halved, lanes_for
 from .stages import Stage, Stages, stages_of
 
 TILES_ACROSS = 4  # tiles that are read beside each other before the next ones along a line ...
@@ -37,7 +37,8 @@ class PointwiseSchedule:
             for k in range(count)
         ]
         self.outer = [frame.geometry(POINTWISE_HEAD + count + k) for k in range(count)]
-        self.lanes = lanes_for(self.kernel.outputs, [o.access for o in frame.operands])
+        accesses = [o.access for o in frame.operands]
+        self.lanes = lanes_for(self.kernel.outputs, accesses, long=1 if halved(frame.f.module.triple) else 2)
         self.side = 16 if max(ITEMSIZE[e.dtype] for e in ex.walk(self.kernel.outputs)) <= 4 else 8
         self.bodies = expanded(list(self.kernel.outputs))
 

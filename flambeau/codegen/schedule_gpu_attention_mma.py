@@ -17,7 +17,7 @@ score.  Without a function of scores, s are the sums themselves, and the largest
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from . import target as tg
@@ -39,7 +39,6 @@ SEGMENT = LINE // 2  # elements of a line
 PARTS = LINE // (2 * DEEP)  # of 16 terms in a line
 MOST_WIDTH = 128  # of queries and of values: sums and operands of more are no longer in registers
 MOST_REGISTERS = 255  # of a thread
-ALL = i32(-1)  # threads of a warp
 
 
 class TensorCoreAttention(NamedTuple):
@@ -113,14 +112,6 @@ def chosen(kernel: Attention, processor: str) -> TensorCoreAttention | None:
     return TensorCoreAttention(kernel.dtype, processor, wide, across, *kernel[2:])
 
 
-class _Row(NamedTuple):
-    """Of one row of scores: what the thread holds of it; its largest score and its sum so far."""
-
-    scores: list[Value]
-    top: Value
-    total: Value
-
-
 class _Writer(Fragments, Scores):
     def __init__(self, kernel: TensorCoreAttention) -> None:
         self.kernel, self.dtype = kernel, "float32"
@@ -155,19 +146,10 @@ class _Writer(Fragments, Scores):
         """The larger one, NaN where either is."""
         return self.f.call("float", "llvm.maximum.f32", a, b)
 
-    def of_quad(self, x: Value, combined) -> Value:
+    def of_quad(self, x: Value, combined: Callable[[Value, Value], Value]) -> Value:
         """What the four threads of a row have, combined; the same in all of them."""
         for distance in (1, 2):
-            other = self.f.call(
-                "float",
-                "llvm.nvvm.shfl.sync.bfly.f32",
-                ALL,
-                x,
-                i32(distance),
-                i32(31),
-                suffix=" convergent",
-            )
-            x = combined(x, other)
+            x = combined(x, self.threads.from_lane(x, keep=31, flip=distance))
         return x
 
     def is_nothing(self, x: Value) -> Value:
@@ -454,7 +436,7 @@ class _Writer(Fragments, Scores):
 
             def store(pairs=pairs, to=to) -> list[Value]:
                 for j, pair in enumerate(pairs):
-                    self.store_pair(f.gep(self.kind, to, i64(WIDE * j)), j, *pair, even)
+                    self.store_pair(f.gep(self.kind, to, i64(WIDE * j)), j, pair[0], pair[1], even)
                 return []
 
             def note(top=tops[r], total=total, place=place) -> list[Value]:

@@ -140,7 +140,7 @@ class RowSchedule:
             )
             if self.width > 1:
                 join = self.exchange.combined if self.along else self.exchange.across
-                states = join(together, states, self.lane, self.width)
+                states = join(together, states, self.width)
             known.update(together.values(states))
         self.store_row_values(known)
         if elements:

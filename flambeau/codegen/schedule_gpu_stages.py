@@ -84,6 +84,7 @@ class Writer(Copies):
     """Writes the kernel but for what multiplies: see `sums`, `multiply` and `base`."""
 
     sums: list[tuple[int, int]]  # where each sum of a thread stands, beside its first one: rows, columns
+    behind = 0  # stages that are still multiplied when the next one's copies are waited for
 
     def __init__(self, kernel: StagedProduct) -> None:
         self.kernel, self.stages = kernel, kernel.stages
@@ -113,8 +114,8 @@ class Writer(Copies):
         """The sums with the terms of a stage."""
         raise NotImplementedError
 
-    def settled(self, sums: list[Value]) -> list[Value]:
-        """The sums when they are there."""
+    def settled(self, sums: list[Value], behind: int = 0) -> list[Value]:
+        """The sums when they are there, but for those of the last stages, `behind` of them."""
         return sums
 
     def arrived(self) -> None:
@@ -176,6 +177,7 @@ class Writer(Copies):
     def summed(self, left: Operand, right: Operand) -> list[Value]:
         """The thread's sums over all terms."""
         f, stages = self.f, self.stages
+        ahead = stages - 1 - self.behind  # stages whose copies are under way
         k = self.given["k"]
         straight = {o.place: self.straight(o) for o in (left, right)}
         smooth = self.both(*(self.both(straight[o.place], self.within(o)) for o in (left, right)))
@@ -209,14 +211,14 @@ class Writer(Copies):
             return [self.bytes(s, step) for half, step in zip(halves, steps) for s in half]
 
         def turn(stage: int, number: Value, state: list[Value], surely: bool) -> list[Value]:
-            """Add the terms of a stage, and start the copies of the one that comes `stages - 1` later."""
+            """Add the terms of a stage, and start the copies of the one that comes `ahead` later, where all have read what was there."""
             sources, sums = state[:count], state[count:]
-            f.call("void", "llvm.nvvm.cp.async.wait.group", i32(stages - 2))
+            f.call("void", "llvm.nvvm.cp.async.wait.group", i32(ahead - 1))
             self.arrived()
             self.threads.barrier()
             sums = self.multiply(stage, sums)
-            sources = copy((stage - 1) % stages, f.add(number, i64(stages - 1)), sources, surely)
-            return [*sources, *self.settled(sums)]
+            sources = copy((stage + ahead) % stages, f.add(number, i64(ahead)), sources, surely)
+            return [*sources, *self.settled(sums, self.behind if surely else 0)]
 
         def turns(carried: list[Value]) -> list[Value]:
             number, state = carried[0], carried[1:]
@@ -226,16 +228,17 @@ class Writer(Copies):
 
         sources = [s for o in operands for s in self.sources(o)]
         count = len(sources)
-        for stage in range(stages - 1):
+        for stage in range(ahead):
             sources = copy(stage, i64(stage), sources)
         # First, as long as there are whole stages to copy, all stages in turn without a question; then one by one.
         # Two stages are written out twice, but where that takes more registers than there are: both operands have lines of one term.
         few = stages == 2 and (left.along_terms or right.along_terms)
         unrolled = 2 * stages if few else stages
-        last_whole = f.binary("sub", whole, i64(unrolled + stages - 2))
+        last_whole = f.binary("sub", whole, i64(unrolled + ahead - 1))
         number, *state = f.repeat(
             [i64(0), *sources, *[zero] * len(self.sums)], lambda c: self.test("slt", c[0], last_whole), turns
         )
+        state[count:] = self.settled(state[count:])
         head, done, before = f.fresh("head"), f.fresh("done"), f.block
         leaving = [(before, state[count:])]
         f.branch_if(exists(number), head, done)

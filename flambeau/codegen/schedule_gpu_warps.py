@@ -78,8 +78,8 @@ class Exchange:
             self.threads.barrier()
 
     # --- folds ------------------------------
-    def combined(self, together: Together, states: list[Value], lane: Value, width: int) -> list[Value]:
-        """The states of a row's `width` neighbouring threads as one, which all of them get; `lane` is a thread's number among them."""
+    def combined(self, together: Together, states: list[Value], width: int) -> list[Value]:
+        """The states of a row's `width` neighbouring threads as one, which all of them get."""
         f, low, dtypes = self.f, self.low, together.dtypes
         near = min(width, WARP)
         half = near // 2
@@ -108,9 +108,10 @@ class Exchange:
             some = [together.combined(low, a, b) for a, b in zip(some[:half], some[half:])]
         return some[0]
 
-    def across(self, together: Together, states: list[Value], lane: Value, width: int) -> list[Value]:
+    def across(self, together: Together, states: list[Value], width: int) -> list[Value]:
         """The same for threads that are BLOCK / width apart, which shared memory joins."""
         f, low, dtypes, apart = self.f, self.low, together.dtypes, BLOCK // width
+        lane = f.binary("udiv", self.thread, i64(apart))
         arrays = self.arrays("rows", dtypes)
         self.write(arrays, self.thread, states)
         self.threads.barrier()
@@ -168,7 +169,9 @@ class Exchange:
         before, all_so_far = (together.combined(low, warps_before, s) for s in (before, all_so_far))
         return before, all_so_far, total
 
-    def _by_doubling(self, together: Together, states: list[Value]) -> tuple[list[Value], list[Value]]:
+    def _by_doubling(
+        self, together: Together, states: list[Value]
+    ) -> tuple[list[Value], list[Value], list[Value]]:
         """The same in shared memory, which neighbours read side by side (Hillis and Steele, Data parallel algorithms, 1986)."""
         f, low, distance = self.f, self.low, 1
         turns = [self.arrays(f"lanes{k}", together.dtypes) for k in (0, 1)]

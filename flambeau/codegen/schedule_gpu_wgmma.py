@@ -23,6 +23,7 @@ DESCRIPTOR = GROUP_BYTES // UNIT << 16 | PATTERN // UNIT << 32 | SWIZZLE_128 << 
 
 
 class ByWarpgroups(Writer):
+    behind = 1  # so that the tensor core goes from one stage to the next without a pause
     sums = [
         (8 * below, 8 * j + right) for j in range(COLUMNS // 8) for below in range(2) for right in range(2)
     ]
@@ -72,8 +73,8 @@ class ByWarpgroups(Writer):
         lines.append("wgmma.commit_group.sync.aligned;")
         return self.in_place("{ " + " ".join(lines) + " }", sums, self.left, self.right)
 
-    def settled(self, sums: list[Value]) -> list[Value]:
-        return self.in_place("wgmma.wait_group.sync.aligned 0;", sums)
+    def settled(self, sums: list[Value], behind: int = 0) -> list[Value]:
+        return self.in_place(f"wgmma.wait_group.sync.aligned {behind};", sums)
 
     def in_place(self, text: str, sums: list[Value], *more: Value) -> list[Value]:
         """Assembly that changes the sums where they are."""

@@ -49,6 +49,12 @@ PROCESSORS = {
     "spirv": ("",),
 }
 
+# The version of AMD's code objects, as a flag of the module.  ROCm 6 and later load the fifth; LLVM's default is newer.
+CODE_OBJECT = """
+!llvm.module.flags = !{!990}
+!990 = !{i32 1, !"amdhsa_code_object_version", i32 500}
+"""
+
 
 def nearest(capability: tuple[int, int]) -> str | None:
     """The newest of NVIDIA's processors that a card of that capability runs the code of; None for a card older than all.
@@ -102,6 +108,11 @@ def processor() -> tuple[str, str]:
         wider = re.sub(r"\+(?=avx512|avx10|avxvnni|avxifma|avxneconvert|amx|prefer)", "-", ",".join(features))
         return "x86-64-v3", wider
     return binding.get_host_cpu_name(), ",".join(filter(None, features))
+
+
+def has(feature: str) -> bool:
+    """Whether this CPU has a feature, in LLVM's spelling."""
+    return f"+{feature}" in processor()[1].split(",")
 
 
 @functools.cache
@@ -196,6 +207,8 @@ def image(text: str, name: str, processor: str | None = None) -> str | bytes:
         name == "spirv"
     ):  # which has no integers of 128 bits; numbers of 16 bytes are moved and taken in halves only
         text = re.sub(r"(?<!%)\bi128\b", "<2 x i64>", text)
+    if name == "amdgcn":
+        text += CODE_OBJECT
     with forks.making:
         failed: list = []  # kept until the end, so that the next attempt lies elsewhere in memory
         for _ in range(ATTEMPTS if name == "spirv" else 1):

@@ -1,4 +1,4 @@
-"""NVIDIA devices: which there are, their memory, streams and events.
+"""NVIDIA devices, or AMD's: which there are, their memory, streams and events.
 
 Everything works without a driver as far as it can: `is_available()` is False, `device_count()` 0, and what needs
 a device raises RuntimeError.  No work is done on a device before it is first used.
@@ -115,6 +115,7 @@ __all__ = [
     "cudart",
     "current_blas_handle",
     "current_device",
+    "current_solver_handle",
     "current_stream",
     "default_generators",
     "default_stream",
@@ -215,7 +216,7 @@ def is_available() -> bool:
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether bfloat16 can be used: on every device that flambeau takes; without `including_emulation`, whether the device has
-    instructions for it (capability 8.0 or later).
+    instructions for it (capability 8.0 or later, and all of AMD's).
 
     Raises nothing.
 
@@ -223,7 +224,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     >>> flambeau.cuda.is_bf16_supported() == flambeau.cuda.is_available()
     True
     """
-    return is_available() and (including_emulation or get_device_capability() >= (8, 0))
+    return is_available() and (including_emulation or _driver.is_hip() or get_device_capability() >= (8, 0))
 
 
 def is_initialized() -> bool:
@@ -303,14 +304,16 @@ class DeviceProperties(_SimpleNamespace):
     """What the driver tells of a device."""
 
     def __repr__(self) -> str:
+        architecture = f"gcnArchName='{self.gcnArchName}', " if hasattr(self, "gcnArchName") else ""
         return (
-            f"DeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"DeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, {architecture}"
             f"total_memory={self.total_memory >> 20}MB, multi_processor_count={self.multi_processor_count})"
         )
 
 
 def get_device_properties(device: object = None) -> DeviceProperties:
-    """`name`, `major`, `minor`, `total_memory` (bytes), `multi_processor_count`, `warp_size`, `L2_cache_size` …
+    """`name`, `major`, `minor`, `total_memory` (bytes), `multi_processor_count`, `warp_size`, `L2_cache_size` …; of AMD's devices
+    `gcnArchName` besides, as "gfx90a:sramecc+:xnack-".
 
     Raises:
         ValueError: the device is of another type
@@ -392,36 +395,40 @@ def can_device_access_peer(device: object, peer_device: object) -> bool:
 
 
 def get_arch_list() -> list[str]:
-    """What kernels can be made for, as "sm_90a"; an empty list without a device.
+    """What kernels can be made for, as "sm_90a", or "gfx942" on AMD's devices; an empty list without a device.
 
     >>> import flambeau
-    >>> all(name.startswith("sm_") for name in flambeau.cuda.get_arch_list())
+    >>> all(name.startswith(("sm_", "gfx")) for name in flambeau.cuda.get_arch_list())
     True
     """
     from ..codegen.target import PROCESSORS
 
-    return list(PROCESSORS["nvptx"]) if is_available() else []
+    return list(PROCESSORS["amdgcn" if _driver.is_hip() else "nvptx"]) if is_available() else []
 
 
 def get_gencode_flags() -> str:
-    """NVCC's flags for `get_arch_list`.
+    """NVCC's flags for `get_arch_list`; "" on AMD's devices, which NVCC compiles nothing for.
 
     >>> import flambeau
     >>> flambeau.cuda.get_gencode_flags() == "" or flambeau.cuda.is_available()
     True
     """
-    numbers = (name.removeprefix("sm_") for name in get_arch_list())
+    numbers = (name.removeprefix("sm_") for name in get_arch_list() if name.startswith("sm_"))
     return " ".join(f"-gencode compute=compute_{n},code=sm_{n}" for n in numbers)
 
 
 def is_tf32_supported() -> bool:
-    """Whether the device could round operands of products to TF32 (capability 8.0 or later); no product here does.
+    """Whether the device could round operands of products to TF32 (capability 8.0 or later, gfx94 and gfx95); no product here does.
 
     >>> import flambeau
-    >>> flambeau.cuda.is_tf32_supported() == flambeau.cuda.is_available()
+    >>> flambeau.cuda.is_tf32_supported() <= flambeau.cuda.is_available()
     True
     """
-    return is_available() and get_device_capability() >= (8, 0)
+    if not is_available():
+        return False
+    if _driver.is_hip():
+        return get_device_properties().gcnArchName.startswith(("gfx94", "gfx95"))
+    return get_device_capability() >= (8, 0)
 
 
 def current_blas_handle() -> int:
@@ -438,6 +445,27 @@ def current_blas_handle() -> int:
     if not handle:
         raise RuntimeError(
             "current_blas_handle(): cuBLAS is not installed: products are flambeau's own kernels"
+        )
+    return handle
+
+
+def current_solver_handle() -> int:
+    """cuSOLVER's handle for the current device.  RuntimeError where cuSOLVER is not installed.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     try:
+    ...         assert flambeau.cuda.current_solver_handle()
+    ...     except RuntimeError as error:
+    ...         assert "not installed" in str(error)
+    """
+    on = _find(None)
+    from ..devices.cusolver import handle_of
+
+    handle = handle_of(on)
+    if not handle:
+        raise RuntimeError(
+            "current_solver_handle(): cuSOLVER is not installed: decompositions are flambeau's own kernels"
         )
     return handle
 

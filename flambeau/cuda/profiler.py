@@ -1,12 +1,12 @@
-"""Switching an NVIDIA profiler that watches this process on and off, through the driver."""
+"""Switching a profiler of NVIDIA's or AMD's that watches this process on and off, through the driver."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..core.base import device as _devices
+from ..devices import cuda as _driver
 
 __all__ = ["profile", "start", "stop"]
 
@@ -16,10 +16,10 @@ def _call(name: str) -> None:
     import ctypes
 
     _devices.find_device("cuda", None)
-    driver = ctypes.CDLL(os.environ.get("FLAMBEAU_LIBCUDA", "libcuda.so.1"))
-    status = getattr(driver, name)()
+    name = ("hip" if _driver.is_hip() else "cu") + name
+    status = getattr(ctypes.CDLL(_driver.library_path()), name)()
     if status:
-        raise RuntimeError(f"CUDA error: {name}: error {status}")
+        raise RuntimeError(f"{_driver.speaks()} error: {name}: error {status}")
 
 
 def start() -> None:
@@ -29,7 +29,7 @@ def start() -> None:
     >>> if flambeau.cuda.is_available():
     ...     flambeau.cuda.profiler.start()
     """
-    _call("cuProfilerStart")
+    _call("ProfilerStart")
 
 
 def stop() -> None:
@@ -39,7 +39,7 @@ def stop() -> None:
     >>> if flambeau.cuda.is_available():
     ...     flambeau.cuda.profiler.stop()
     """
-    _call("cuProfilerStop")
+    _call("ProfilerStop")
 
 
 @contextmanager

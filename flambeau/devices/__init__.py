@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 from ..core.base.callbacks import set_callback
 from ..core.base.device import register_driver
@@ -16,5 +17,15 @@ def _images() -> ModuleType:
 
 
 set_callback("images", _images)
+
+
+def _solver(matrices: Any) -> Any:
+    """Imported with the first decomposition on a CUDA device."""
+    from .cusolver import solver_for
+
+    return solver_for(matrices)
+
+
+set_callback("device.solver", _solver)
 for _type in ("cuda", "opencl"):
     register_driver(_type, f"{__name__}.{_type}")

@@ -48,16 +48,21 @@ cdef Routines blas
 cdef bint opened = False
 
 
-def candidates() -> list[str]:
-    """Where the library may be, best first."""
-    given = os.environ.get("FLAMBEAU_LIBCUBLAS")
+def beside(name: str, variable: str, versions=(13, 12)) -> list[str]:
+    """Where a library of NVIDIA's wheels may be, best first: only where the environment says, if it does."""
+    given = os.environ.get(variable)
     if given is not None:
         return [given]
-    result = ["libcublas.so.13", "libcublas.so.12"]
+    files = [f"{name}.so.{version}" for version in versions]
     spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations or () if spec is not None else ():
-        result += sorted(glob.glob(os.path.join(glob.escape(folder), "*", "lib", "libcublas.so.1[23]")), reverse=True)
-    return result
+    folders = spec.submodule_search_locations or () if spec is not None else ()
+    return files + [path for file in files for folder in folders
+                    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "lib", file)), reverse=True)]
+
+
+def candidates() -> list[str]:
+    """Where the library may be, best first."""
+    return beside("libcublas", "FLAMBEAU_LIBCUBLAS")
 
 
 cdef bint open_library() except -1:
@@ -96,13 +101,6 @@ cdef int check(int status, str call) except -1:
     return 0
 
 
-cdef struct Matrix:
-    const void* data
-    int operation   # AS_STORED in columns, or TRANSPOSED
-    int leading     # elements from one stored column to the next
-    int64_t batch
-
-
 cdef bint describe(uint64_t address, int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t batch,
                    Matrix* out) noexcept:
     """Whether the strides are such as cuBLAS takes: one of them 1, and the other no shorter than a column.  Those
@@ -122,56 +120,60 @@ cdef bint describe(uint64_t address, int64_t rows, int64_t columns, int64_t row,
     return leading <= INT32_MAX
 
 
+cdef bint arrange(Product* p, Gemm* g) except -1:
+    """The product as the library takes it; False for a dtype or strides that it does not take."""
+    g.m, g.n, g.compute = p.m, p.n, COMPUTE_32
+    if p.k <= 0 or max(p.m, p.n, p.k, p.batch) > INT32_MAX:
+        return False
+    if p.code == F32:
+        g.kind = REAL_32
+    elif p.code == F16:
+        g.kind = REAL_16
+    elif p.code == BF16:
+        g.kind = BRAIN_16
+    elif p.code == C64:
+        g.kind = COMPLEX_32
+    elif p.code == F64 or p.code == C128:
+        g.kind, g.compute = REAL_64 if p.code == F64 else COMPLEX_64, COMPUTE_64
+    else:
+        return False
+    g.turned = not (p.c_row == 1 or p.m == 1 and p.c_column >= 1)
+    if not g.turned:  # C's columns are contiguous
+        return (describe(p.c, p.m, p.n, p.c_row, p.c_column, p.c_batch, &g.c) and g.c.operation == AS_STORED
+                and describe(p.a, p.m, p.k, p.a_row, p.a_column, p.a_batch, &g.a)
+                and describe(p.b, p.k, p.n, p.b_row, p.b_column, p.b_batch, &g.b))
+    g.m, g.n = p.n, p.m  # C' = B' A'
+    return (describe(p.c, p.n, p.m, p.c_column, p.c_row, p.c_batch, &g.c) and g.c.operation == AS_STORED
+            and describe(p.b, p.n, p.k, p.b_column, p.b_row, p.b_batch, &g.a)
+            and describe(p.a, p.k, p.m, p.a_column, p.a_row, p.a_batch, &g.b))
+
+
 cdef class Library:
     """cuBLAS on one device."""
 
     cdef bint product(self, Product* p, void* stream) except -1:
         """Queue it; False for a dtype or strides that cuBLAS does not take."""
-        cdef Matrix a, b, c
-        cdef int64_t m = p.m, n = p.n
-        cdef int kind, compute = COMPUTE_32, status
+        cdef Gemm g
+        cdef int status
         cdef double alpha[2]
         cdef double beta[2]
         if p.m <= 0 or p.n <= 0 or p.batch <= 0:
             return True
-        if p.k <= 0 or max(p.m, p.n, p.k, p.batch) > INT32_MAX:
+        if not arrange(p, &g):
             return False
-        if p.code == F32:
-            kind = REAL_32
-        elif p.code == F16:
-            kind = REAL_16
-        elif p.code == BF16:
-            kind = BRAIN_16
-        elif p.code == C64:
-            kind = COMPLEX_32
-        elif p.code == F64 or p.code == C128:
-            kind, compute = REAL_64 if p.code == F64 else COMPLEX_64, COMPUTE_64
-        else:
-            return False
-        if p.c_row == 1 or p.m == 1 and p.c_column >= 1:  # C's columns are contiguous
-            if not (describe(p.c, m, n, p.c_row, p.c_column, p.c_batch, &c) and c.operation == AS_STORED
-                    and describe(p.a, m, p.k, p.a_row, p.a_column, p.a_batch, &a)
-                    and describe(p.b, p.k, n, p.b_row, p.b_column, p.b_batch, &b)):
-                return False
-        else:  # C' = B' A'
-            m, n = n, m
-            if not (describe(p.c, m, n, p.c_column, p.c_row, p.c_batch, &c) and c.operation == AS_STORED
-                    and describe(p.b, m, p.k, p.b_column, p.b_row, p.b_batch, &a)
-                    and describe(p.a, p.k, n, p.a_column, p.a_row, p.a_batch, &b)):
-                return False
-        scale(p.alpha, compute, alpha)
-        scale(p.beta, compute, beta)
+        scale(p.alpha, g.compute, alpha)
+        scale(p.beta, g.compute, beta)
         if stream != self.stream:
             check(blas.set_stream(self.handle, stream), "cublasSetStream")
             self.stream = stream
         if p.batch == 1:
-            status = blas.gemm(self.handle, a.operation, b.operation, <int>m, <int>n, <int>p.k, alpha,
-                               a.data, kind, a.leading, b.data, kind, b.leading, beta,
-                               <void*>c.data, kind, c.leading, compute, DEFAULT_ALGORITHM)
+            status = blas.gemm(self.handle, g.a.operation, g.b.operation, <int>g.m, <int>g.n, <int>p.k, alpha,
+                               g.a.data, g.kind, g.a.leading, g.b.data, g.kind, g.b.leading, beta,
+                               <void*>g.c.data, g.kind, g.c.leading, g.compute, DEFAULT_ALGORITHM)
         else:
-            status = blas.batched(self.handle, a.operation, b.operation, <int>m, <int>n, <int>p.k, alpha,
-                                  a.data, kind, a.leading, a.batch, b.data, kind, b.leading, b.batch, beta,
-                                  <void*>c.data, kind, c.leading, c.batch, <int>p.batch, compute, DEFAULT_ALGORITHM)
+            status = blas.batched(self.handle, g.a.operation, g.b.operation, <int>g.m, <int>g.n, <int>p.k, alpha,
+                                  g.a.data, g.kind, g.a.leading, g.a.batch, g.b.data, g.kind, g.b.leading, g.b.batch, beta,
+                                  <void*>g.c.data, g.kind, g.c.leading, g.c.batch, <int>p.batch, g.compute, DEFAULT_ALGORITHM)
         check(status, "cublasGemmEx")
         return True
 

@@ -1,44 +1,39 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""NVIDIA's devices: copies, kernels, streams, and the order of what is queued there.
+"""NVIDIA's devices, and AMD's: copies, kernels, streams, and the order of what is queued there.
 
 Work goes to the thread's current stream of the device.  Copies that must have read their source on return go through pinned memory in
 pieces, so that the host's copying and the device's run side by side.
 """
-from libc.stdint cimport uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 from .cublas cimport Library
 from .cublas import find_library
+from .cublaslt cimport Library as EpilogueLibrary
+from . import cublaslt
+from .product_ways import Ways
 from .cuda_driver cimport (
-    CAPABILITY_MAJOR, CAPABILITY_MINOR, CAPTURE_RELAXED, DEFAULT_SHARED, EVENT_DISABLE_TIMING, EVENT_INTERPROCESS, IpcHandle, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES,
-    MAX_DYNAMIC_SHARED, MAX_THREADS, MEMORY_POOLS, MULTIPROCESSORS, NOT_READY, POOL_RELEASE_THRESHOLD, STREAM_NON_BLOCKING, check, cu,
-    ready, spelled, why_missing,
+    CAPTURE_RELAXED, EVENT_DISABLE_TIMING, EVENT_INTERPROCESS, IpcHandle, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES, MAX_DYNAMIC_SHARED, NOT_READY,
+    POOL_RELEASE_THRESHOLD, STREAM_NON_BLOCKING, check, cu, default_shared, hip, named, processor_of, ready, spelled, why_missing,
 )
-from .cuda_driver import count, driver_version
+from .cuda_driver import ATTRIBUTES, LIMITS, count, driver_version, is_hip, library_path, speaks
 from .cuda_memory cimport CudaMemory
-from ..core.base.device cimport Arguments, Device, Grid, MAX_ARGUMENTS, Product
+from ..core.base.device cimport Arguments, Device, Grid, MAX_ARGUMENTS, Product, class_of
+from ..core.lib.products.contraction cimport BY_EPILOGUE, BY_LIBRARY, UNMEASURED
+from ..core.lib.products.contraction import add_ways
 from ..core.base.device import Limits, register
+from ..core.base.dtypes cimport F32
 cimport cython
+import os
 import warnings
 
-MAX_BLOCK, MAX_GRID = (2, 3, 4), (5, 6, 7)  # their attributes, along x, y and z
+cdef enum:
+    CUBLAS = 1                 # of backends.cuda.preferred_blas_library
+    CUBLASLT = 2
+    WORKSPACE_BYTES = 8 << 20
 
-# What `properties` tells besides, and its number in cuda.h.
-ATTRIBUTES = {
-    "shared_memory_per_block": 8,
-    "warp_size": 10,
-    "regs_per_multiprocessor": 82,
-    "clock_rate": 13,
-    "multi_processor_count": MULTIPROCESSORS,
-    "is_integrated": 18,
-    "memory_clock_rate": 36,
-    "memory_bus_width": 37,
-    "L2_cache_size": 38,
-    "max_threads_per_multi_processor": 39,
-    "major": CAPABILITY_MAJOR,
-    "minor": CAPABILITY_MINOR,
-    "shared_memory_per_multiprocessor": 81,
-    "shared_memory_per_block_optin": 97,
-}
+cdef double MEASURED_FROM = 1 << 24  # multiplications from which a product is measured
+
+MOST_THREADS = (1 << 32) - 1  # of a whole grid of AMD's along x, y or z
 cdef int watch_waits = 0  # 1: a copy that the host waits for is a warning; 2: it is an error
 
 
@@ -60,6 +55,24 @@ def get_sync_debug_mode() -> int:
     return watch_waits
 
 
+cdef int preferred_blas = 0   # of backends.cuda.preferred_blas_library
+
+def prefer_blas(int library) -> None:
+    """Which library computes products: 0 whatever was measured to be the fastest, 1 cuBLAS, 2 cuBLASLt."""
+    global preferred_blas
+    preferred_blas = library
+
+
+def get_preferred_blas() -> int:
+    """What was set; 0 at first."""
+    return preferred_blas
+
+
+cdef tuple description(Product* p, bint biased):
+    """What the time of a product depends on."""
+    return p.code, p.batch, p.m, p.n, p.k, p.a_column == 1, p.b_column == 1, p.c_column == 1, biased
+
+
 cdef object watcher = None  # told in which order work of streams runs (`watch`)
 
 
@@ -72,45 +85,62 @@ def watch(told) -> None:
     watcher = told
 
 
-cdef str nearest(tuple capability, str who):
-    """The processor that kernels are made for; RuntimeError for a card older than all of them."""
+cdef str processor_for(tuple capability, str architecture, str who):
+    """The processor that kernels are made for; RuntimeError for a card that no kernels are made for."""
     from ..codegen import target
+    known = target.PROCESSORS["amdgcn" if hip else "nvptx"]
+    if hip:
+        result = architecture.partition(":")[0]  # objects that name no mode of sramecc and xnack run in all
+        if result not in known:
+            raise RuntimeError(f"{who} is {architecture}: kernels are made for {', '.join(known)}")
+        return result
     result = target.nearest(capability)
     if result is None:
-        raise RuntimeError(f"{who} has capability {capability[0]}.{capability[1]}: kernels are made for "
-                           f"{', '.join(target.PROCESSORS['nvptx'])} and later")
+        raise RuntimeError(f"{who} has capability {capability[0]}.{capability[1]}: kernels are made for {', '.join(known)} and later")
     return result
+
+
+cdef str no_driver():
+    """PyTorch's words, and why there is none."""
+    if "FLAMBEAU_LIBHIP" in os.environ and "FLAMBEAU_LIBCUDA" not in os.environ:
+        return f"No HIP GPUs are available: {why_missing()}"
+    return (f"Found no NVIDIA driver on your system: {why_missing()}. Please check that you have an NVIDIA GPU and "
+            "installed a driver from http://www.nvidia.com/Download/index.aspx")
 
 
 @cython.binding(False)
 cdef class Cuda(CudaMemory):
-    """One device of NVIDIA's.  RuntimeError where there is no driver, or no device of that number."""
+    """One device of NVIDIA's, or of AMD's.  RuntimeError where there is no driver, or no device of that number."""
 
     def __init__(self, str type, int index):
         cdef uint64_t all_of_it = <uint64_t>-1
         if not ready():
-            raise RuntimeError(
-                f"Found no NVIDIA driver on your system: {why_missing()}. Please check that you have an NVIDIA GPU and "
-                "installed a driver from http://www.nvidia.com/Download/index.aspx")
+            raise RuntimeError(no_driver())
         if not 0 <= index < count():
-            raise RuntimeError(f"CUDA error: invalid device ordinal: cuda:{index} was asked for, and there are "
+            raise RuntimeError(f"{speaks()} error: invalid device ordinal: cuda:{index} was asked for, and there are "
                                f"{count()} devices")
         check(cu.device_get(&self.number, index), "cuDeviceGet")
         properties = self.attributes()
         capability = (properties["major"], properties["minor"])
-        if not self.attribute(MEMORY_POOLS):
-            raise RuntimeError(f"cuda:{index} ({self.name()}): the device or its driver has no memory pools (cuMemAllocAsync)")
-        self.processor = nearest(capability, f"cuda:{index} ({self.name()})")
-        self.limits = Limits(tuple([self.attribute(k) for k in MAX_GRID]), tuple([self.attribute(k) for k in MAX_BLOCK]),
-                             self.attribute(MAX_THREADS), properties["shared_memory_per_block_optin"])
+        limits = {name: self.attribute(which[hip]) for name, which in LIMITS.items()}
+        if not limits["memory_pools"]:
+            raise RuntimeError(f"cuda:{index} ({self.name()}): the device or its driver has no memory pools ({named('cuMemAllocAsync')})")
+        architecture = processor_of(self.number) if hip else f"{capability[0]}.{capability[1]}"
+        self.processor = processor_for(capability, architecture, f"cuda:{index} ({self.name()})")
+        blocks = [limits[f"grid {axis}"] for axis in "xyz"]
+        if hip:  # whose packet for a launch counts the threads of the grid, not its blocks, in 32 bits
+            blocks = [min(most, MOST_THREADS // limits["threads"]) for most in blocks]
+        self.limits = Limits(tuple(blocks), tuple([limits[f"block {axis}"] for axis in "xyz"]), limits["threads"],
+                             properties["shared_memory_per_block_optin"])
         check(cu.retain_context(&self.context, self.number), "cuDevicePrimaryCtxRetain")
         check(cu.device_pool(&self.pool, self.number), "cuDeviceGetDefaultMemPool")
         # what is freed stays in the pool until `empty_cache` trims it
         check(cu.set_pool(self.pool, POOL_RELEASE_THRESHOLD, &all_of_it), "cuMemPoolSetAttribute")
-        self.target = "nvptx"
-        self.fingerprint = f"{self.name()} {capability[0]}.{capability[1]} {driver_version()}"
+        self.target = "amdgcn" if hip else "nvptx"
+        self.fingerprint = f"{self.name()} {architecture} {driver_version()}"
         self.processors = properties["multi_processor_count"]
         self.streams = {}
+
     # copies
     cdef int next_slot(self) except -1:
         """The piece of pinned memory that was used longest ago, when it is free."""
@@ -232,7 +262,7 @@ cdef class Cuda(CudaMemory):
         cu.exchange_mode(&mode)
         if status:
             log[sizeof(log) - 1] = 0
-            raise RuntimeError(f"CUDA error: cuModuleLoadDataEx of {name}: {spelled(status)}\n"
+            raise RuntimeError(f"{speaks()} error: {named('cuModuleLoadDataEx')} of {name}: {spelled(status)}\n"
                                f"{(<bytes>log).decode('utf-8', 'replace')}")
         check(cu.function(&function, module, <bytes>name.encode()), f"cuModuleGetFunction of {name}")
         return <uintptr_t>function
@@ -243,7 +273,7 @@ cdef class Cuda(CudaMemory):
         self.enter()
         for k in range(arguments.count):
             places[k] = &arguments.values[k]
-        if grid.shared > DEFAULT_SHARED:
+        if grid.shared > default_shared:
             check(cu.set_function(<void*><uintptr_t>kernel, MAX_DYNAMIC_SHARED, <int>grid.shared), "cuFuncSetAttribute")
         return check(cu.launch(<void*><uintptr_t>kernel, <unsigned int>grid.blocks[0], <unsigned int>grid.blocks[1],
                                <unsigned int>grid.blocks[2], grid.threads[0], grid.threads[1], grid.threads[2],
@@ -253,14 +283,63 @@ cdef class Cuda(CudaMemory):
         self.enter()
         if not self.looked:
             self.looked = True
-            self.library = find_library()
+            self.library, self.epilogues, self.workspaces = find_library(), None, {}
+            if self.library is not None and not hip:  # rocBLAS has no such sister here
+                self.epilogues = cublaslt.find_library()
+            if self.epilogues is not None:
+                self.ways = Ways(self.fingerprint, self.epilogues.version)
         return 0
+
+    cdef uint64_t workspace(self) except? 0:
+        """Memory that products of the current stream compute in, one after another; 0 in a capture, which does not outlive it."""
+        cdef uint64_t stream = self.stream()
+        address = self.workspaces.get(stream)
+        if address is None:
+            if self.into is not None or self.capturing():
+                return 0
+            address = self.workspaces[stream] = Device.acquire(self, WORKSPACE_BYTES, class_of(WORKSPACE_BYTES))
+        return 0 if self.into is not None else address
 
     cdef bint product(self, Product* p) except -1:
         self.look_for_blas()
         if p.c == 0:
             return self.library is not None
         return self.library is not None and self.library.product(p, <void*><uintptr_t>self.stream())
+
+    def add_epilogue(self, uint64_t product, uint64_t bias) -> bool:
+        """Queue a product on cuBLASLt (`contraction.add_ways`)."""
+        self.look_for_blas()
+        if self.epilogues is None:
+            return False
+        cdef uint64_t memory = self.workspace()
+        return self.epilogues.product(<Product*><uintptr_t>product, bias, <void*><uintptr_t>self.stream(), memory,
+                                      WORKSPACE_BYTES if memory else 0)
+
+    def choose_way(self, uint64_t product, bint biased, bint measurable) -> int:
+        """In which way a product is computed (`contraction.add_ways`)."""
+        cdef Product* p = <Product*><uintptr_t>product
+        self.look_for_blas()
+        if self.epilogues is None or preferred_blas == CUBLAS:
+            return BY_LIBRARY
+        if preferred_blas == CUBLASLT:
+            return BY_EPILOGUE
+        if <double>p.m * p.n * p.k * p.batch < MEASURED_FROM:  # launches are what such a product costs
+            return BY_EPILOGUE if biased else BY_LIBRARY
+        way = self.ways.known.get(description(p, biased))
+        if way is not None:
+            return way
+        return UNMEASURED if measurable and not self.capturing() else BY_LIBRARY
+
+    def keep_way(self, uint64_t product, bint biased, int way) -> None:
+        """Compute products like this one that way from now on (`contraction.add_ways`)."""
+        self.ways.keep(description(<Product*><uintptr_t>product, biased), way)
+
+    def product_description(self, int64_t m, int64_t n, int64_t k) -> tuple:
+        """What `ways` knows a product of two matrices of float32, stored by rows, by."""
+        cdef Product p
+        p.code, p.batch, p.m, p.n, p.k = F32, 1, m, n, k
+        p.a_column = p.b_column = p.c_column = 1
+        return description(&p, False)
 
     # order
     cdef int finish(self) except -1:
@@ -320,7 +399,7 @@ cdef class Cuda(CudaMemory):
         return milliseconds
 
     def blas_handle(self) -> int:
-        """cuBLAS's handle, made now if this is its first use; 0 where it is not installed."""
+        """The handle of cuBLAS or rocBLAS, made now if this is its first use; 0 where it is not installed."""
         self.look_for_blas()
         return 0 if self.library is None else <uintptr_t>self.library.handle
 
@@ -337,7 +416,7 @@ cdef class Cuda(CudaMemory):
 
     def attributes(self) -> dict:
         """The values of ATTRIBUTES."""
-        return {name: self.attribute(which) for name, which in ATTRIBUTES.items()}
+        return {name: self.attribute(which[hip]) for name, which in ATTRIBUTES.items()}
 
     def several_streams(self) -> bool:
         return True
@@ -345,7 +424,8 @@ cdef class Cuda(CudaMemory):
     cpdef dict properties(self):
         cdef size_t total = 0
         check(cu.device_memory(&total, self.number), "cuDeviceTotalMem")
-        return {"name": self.name(), "total_memory": total} | self.attributes()
+        told = {"name": self.name(), "total_memory": total} | self.attributes()
+        return told | {"gcnArchName": processor_of(self.number)} if hip else told
 
     def can_access(self, int other) -> bool:
         """Whether kernels here can read the memory of the device of that index."""
@@ -450,3 +530,4 @@ def open_device(int index) -> Cuda:
 
 
 register("cuda", count, open_device)
+add_ways("cuda")

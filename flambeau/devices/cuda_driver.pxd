@@ -1,7 +1,7 @@
-"""What is called of libcuda.so.1, NVIDIA's driver."""
+"""What is called of a driver: NVIDIA's libcuda.so.1, or AMD's libamdhip64.so, whose functions are the same under other names."""
 from libc.stdint cimport uint64_t
 
-cdef enum:  # from cuda.h
+cdef enum:  # from cuda.h; hip_runtime_api.h has the same numbers, except those of attributes
     OUT_OF_MEMORY = 2
     NOT_READY = 600
     JIT_ERROR_LOG = 5
@@ -11,14 +11,9 @@ cdef enum:  # from cuda.h
     EVENT_INTERPROCESS = 4
     IPC_LAZY_PEER_ACCESS = 1
     POOL_RELEASE_THRESHOLD = 4
-    MAX_THREADS = 1
-    MULTIPROCESSORS = 16
-    CAPABILITY_MAJOR = 75
-    CAPABILITY_MINOR = 76
-    MEMORY_POOLS = 115
     CAPTURE_RELAXED = 2
     MAX_DYNAMIC_SHARED = 8     # of CUfunction_attribute
-    DEFAULT_SHARED = 48 << 10  # bytes that every kernel may share
+    DEFAULT_SHARED = 48 << 10  # bytes that every kernel may share on NVIDIA's cards
 
 cdef struct IpcHandle:  # of memory or of an event, for other processes
     char reserved[64]
@@ -42,7 +37,7 @@ cdef struct Driver:  # in the order of NAMES; handles are void*, and all return 
     int (*free)(uint64_t) noexcept nogil
     int (*set_pool)(void*, int, void*) noexcept nogil
     int (*trim_pool)(void*, size_t) noexcept nogil
-    int (*allocate_host)(void**, size_t) noexcept nogil
+    int (*allocate_host)(void**, size_t, unsigned int) noexcept nogil
     int (*free_host)(void*) noexcept nogil
     int (*copy_in)(uint64_t, const void*, size_t, void*) noexcept nogil
     int (*copy_out)(void*, uint64_t, size_t, void*) noexcept nogil
@@ -82,11 +77,18 @@ cdef struct Driver:  # in the order of NAMES; handles are void*, and all return 
     int (*memory_handle)(IpcHandle*, uint64_t) noexcept nogil
     int (*open_memory)(uint64_t*, IpcHandle, unsigned int) noexcept nogil
     int (*close_memory)(uint64_t) noexcept nogil
+    int (*describe)(char*, int) noexcept nogil                                       # HIP's alone, as the next two
+    int (*set_device)(int) noexcept nogil
+    int (*copy_between)(uint64_t, int, uint64_t, int, size_t, void*) noexcept nogil
 
 cdef Driver cu                # filled by `ready`
+cdef bint hip                 # whether it is AMD's
+cdef size_t default_shared    # bytes that a block may share without `set_function`
 cdef bint ready() noexcept
 cdef str why_missing()
 cdef str spelled(int status)
+cdef str processor_of(int device)
+cdef str named(str call)
 cdef int failed(int status, str call) except -1
 
 

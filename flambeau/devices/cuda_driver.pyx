@@ -1,58 +1,188 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""libcuda.so.1, NVIDIA's driver: its functions and its errors.
+"""The driver: NVIDIA's libcuda.so.1, else AMD's libamdhip64.so.  Its functions and its errors.
 
-The library is opened at run time, so flambeau is built without CUDA's headers, runs where there is no driver, and a call costs the
-driver's own time.  The environment's FLAMBEAU_LIBCUDA names another library with the same functions (the tests' fake one).
+Functions of HIP are those of CUDA's driver under other names, so that devices, memory, events and graphs are written once, on a table of
+functions that is filled from the library which is there.  As in PyTorch, an AMD device is of the type "cuda".
+
+The library is opened at run time, so flambeau is built without CUDA's headers or ROCm's, runs where there is no driver, and a call costs
+the driver's own time.  The environment's FLAMBEAU_LIBCUDA names a library with CUDA's functions, FLAMBEAU_LIBHIP one with HIP's (the
+tests' fake ones); where either is set, no other library is opened.
 """
+from libc.stdint cimport uint64_t, uintptr_t
 from posix.dlfcn cimport RTLD_LOCAL, RTLD_NOW, dlopen, dlsym
 import os
 
-NAMES = (
-    "cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuDeviceGetCount", "cuDeviceGet",
-    "cuDeviceGetName", "cuDeviceTotalMem_v2", "cuDeviceGetAttribute", "cuDeviceGetDefaultMemPool",
-    "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuCtxSynchronize", "cuMemGetInfo_v2", "cuMemAllocAsync",
-    "cuMemFree_v2", "cuMemPoolSetAttribute", "cuMemPoolTrimTo", "cuMemAllocHost_v2", "cuMemFreeHost",
-    "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async",
-    "cuModuleLoadDataEx", "cuModuleGetFunction", "cuLaunchKernel", "cuStreamCreateWithPriority",
-    "cuStreamSynchronize", "cuStreamQuery", "cuStreamWaitEvent", "cuCtxGetStreamPriorityRange",
-    "cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventQuery", "cuEventSynchronize",
-    "cuEventElapsedTime", "cuDeviceCanAccessPeer", "cuStreamIsCapturing", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
-    "cuThreadExchangeStreamCaptureMode", "cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
-    "cuGraphDebugDotPrint", "cuGraphGetNodes", "cuMemAlloc_v2", "cuFuncSetAttribute",
-    "cuMemcpyPeerAsync", "cuIpcGetEventHandle", "cuIpcOpenEventHandle", "cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2",
-    "cuIpcCloseMemHandle",
+NAMES = (  # in the order of Driver's fields: CUDA's, HIP's; None where the table has a function of ours, or where there is nothing to call
+    ("cuInit", "hipInit"),
+    ("cuDriverGetVersion", "hipDriverGetVersion"),
+    ("cuGetErrorName", "hipDrvGetErrorName"),
+    ("cuGetErrorString", "hipDrvGetErrorString"),
+    ("cuDeviceGetCount", "hipGetDeviceCount"),
+    ("cuDeviceGet", "hipDeviceGet"),
+    ("cuDeviceGetName", "hipDeviceGetName"),
+    ("cuDeviceTotalMem_v2", "hipDeviceTotalMem"),
+    ("cuDeviceGetAttribute", "hipDeviceGetAttribute"),
+    ("cuDeviceGetDefaultMemPool", "hipDeviceGetDefaultMemPool"),
+    ("cuDevicePrimaryCtxRetain", None),
+    ("cuCtxSetCurrent", None),
+    ("cuCtxSynchronize", "hipDeviceSynchronize"),
+    ("cuMemGetInfo_v2", "hipMemGetInfo"),
+    ("cuMemAllocAsync", "hipMallocAsync"),
+    ("cuMemFree_v2", "hipFree"),
+    ("cuMemPoolSetAttribute", "hipMemPoolSetAttribute"),
+    ("cuMemPoolTrimTo", "hipMemPoolTrimTo"),
+    ("cuMemHostAlloc", "hipHostMalloc"),
+    ("cuMemFreeHost", "hipHostFree"),
+    ("cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync"),
+    ("cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync"),
+    ("cuMemcpyDtoDAsync_v2", "hipMemcpyDtoDAsync"),
+    ("cuMemsetD8Async", "hipMemsetD8Async"),
+    ("cuModuleLoadDataEx", "hipModuleLoadDataEx"),
+    ("cuModuleGetFunction", "hipModuleGetFunction"),
+    ("cuLaunchKernel", "hipModuleLaunchKernel"),
+    ("cuStreamCreateWithPriority", "hipStreamCreateWithPriority"),
+    ("cuStreamSynchronize", "hipStreamSynchronize"),
+    ("cuStreamQuery", "hipStreamQuery"),
+    ("cuStreamWaitEvent", "hipStreamWaitEvent"),
+    ("cuCtxGetStreamPriorityRange", "hipDeviceGetStreamPriorityRange"),
+    ("cuEventCreate", "hipEventCreateWithFlags"),
+    ("cuEventDestroy_v2", "hipEventDestroy"),
+    ("cuEventRecord", "hipEventRecord"),
+    ("cuEventQuery", "hipEventQuery"),
+    ("cuEventSynchronize", "hipEventSynchronize"),
+    ("cuEventElapsedTime", "hipEventElapsedTime"),
+    ("cuDeviceCanAccessPeer", "hipDeviceCanAccessPeer"),
+    ("cuStreamIsCapturing", "hipStreamIsCapturing"),
+    ("cuStreamBeginCapture_v2", "hipStreamBeginCapture"),
+    ("cuStreamEndCapture", "hipStreamEndCapture"),
+    ("cuThreadExchangeStreamCaptureMode", "hipThreadExchangeStreamCaptureMode"),
+    ("cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags"),
+    ("cuGraphLaunch", "hipGraphLaunch"),
+    ("cuGraphExecDestroy", "hipGraphExecDestroy"),
+    ("cuGraphDestroy", "hipGraphDestroy"),
+    ("cuGraphDebugDotPrint", "hipGraphDebugDotPrint"),
+    ("cuGraphGetNodes", "hipGraphGetNodes"),
+    ("cuMemAlloc_v2", "hipMalloc"),
+    ("cuFuncSetAttribute", None),
+    ("cuMemcpyPeerAsync", None),
+    ("cuIpcGetEventHandle", "hipIpcGetEventHandle"),
+    ("cuIpcOpenEventHandle", "hipIpcOpenEventHandle"),
+    ("cuIpcGetMemHandle", "hipIpcGetMemHandle"),
+    ("cuIpcOpenMemHandle_v2", "hipIpcOpenMemHandle"),
+    ("cuIpcCloseMemHandle", "hipIpcCloseMemHandle"),
+    (None, "hipGetDevicePropertiesR0600"),
+    (None, "hipSetDevice"),
+    (None, "hipMemcpyPeerAsync"),
 )
 
+# What `properties` tells of a device, and its number in cuda.h and in hip_runtime_api.h.  AMD's cards have no memory that a block
+# may share besides what all may.
+ATTRIBUTES = {
+    "shared_memory_per_block": (8, 74),
+    "warp_size": (10, 87),
+    "regs_per_multiprocessor": (82, 72),
+    "clock_rate": (13, 5),
+    "multi_processor_count": (16, 63),
+    "is_integrated": (18, 16),
+    "memory_clock_rate": (36, 60),
+    "memory_bus_width": (37, 59),
+    "L2_cache_size": (38, 19),
+    "max_threads_per_multi_processor": (39, 57),
+    "major": (75, 23),
+    "minor": (76, 61),
+    "shared_memory_per_multiprocessor": (81, 10002),
+    "shared_memory_per_block_optin": (97, 74),
+}
+LIMITS = {
+    "memory_pools": (115, 88),
+    "threads": (1, 56),
+    "block x": (2, 26),
+    "block y": (3, 27),
+    "block z": (4, 28),
+    "grid x": (5, 29),
+    "grid y": (6, 30),
+    "grid z": (7, 31),
+}
+cdef enum:
+    ARCHITECTURE = 1160  # where hipDeviceProp_tR0600 has gcnArchName, of 256 bytes
+
 cdef Driver cu
+cdef bint hip = False
+cdef size_t default_shared = DEFAULT_SHARED
 cdef bint opened = False
 cdef str missing = None  # why there is no driver
+cdef str opened_path = None
+
+
+def hip_candidates() -> list[str]:
+    """Where AMD's library may be, best first."""
+    root = os.environ.get("ROCM_PATH", "/opt/rocm")
+    names = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"]
+    return names + [os.path.join(root, "lib", name) for name in names]
+
+
+# A context of HIP is a device's number, and 1: no context is 0.
+cdef int retain_hip(void** context, int device) noexcept nogil:
+    context[0] = <void*><uintptr_t>(device + 1)
+    return 0
+
+
+cdef int set_hip(void* context) noexcept nogil:
+    return cu.set_device(<int><uintptr_t>context - 1)
+
+
+cdef int copy_peer_hip(uint64_t to, void* there, uint64_t source, void* here, size_t nbytes, void* stream) noexcept nogil:
+    return cu.copy_between(to, <int><uintptr_t>there - 1, source, <int><uintptr_t>here - 1, nbytes, stream)
+
+
+cdef bint open_from(list paths, bint amd):
+    """Whether one of these libraries is a driver that starts; `missing` says why not."""
+    global opened, missing, hip, opened_path, default_shared
+    cdef void* library = NULL
+    cdef void** place = <void**>&cu
+    for path in paths:
+        library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
+        if library != NULL:
+            break
+    if library == NULL:
+        missing = f"{paths[0]} cannot be opened"
+        return False
+    for k, names in enumerate(NAMES):
+        place[<int>k] = NULL if names[amd] is None else dlsym(library, <bytes>names[amd].encode())
+        if place[<int>k] == NULL and names[amd] is not None:
+            missing = f"{path} has no {names[amd]}: the driver is too old, {'ROCm 6' if amd else 'CUDA 12'} or later is wanted"
+            return False
+    if amd:
+        cu.retain_context, cu.set_context, cu.copy_peer = retain_hip, set_hip, copy_peer_hip
+    status = cu.init(0)
+    if status:
+        missing = f"{NAMES[0][amd]} failed: {spelled(status)}"
+        return False
+    opened, hip, opened_path = True, amd, path
+    if amd:
+        default_shared = <size_t>-1
+    return True
 
 
 cdef bint ready() noexcept:
     """Open the driver the first time; whether there is one."""
-    global opened, missing
-    cdef void* library
-    cdef void** place = <void**>&cu
+    global missing
     if opened:
         return True
     if missing is not None:
         return False
-    path = os.environ.get("FLAMBEAU_LIBCUDA", "libcuda.so.1")
-    library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
-    if library == NULL:
-        missing = f"{path} cannot be opened"
+    cuda_path, hip_path = os.environ.get("FLAMBEAU_LIBCUDA"), os.environ.get("FLAMBEAU_LIBHIP")
+    if cuda_path is None and hip_path is not None:
+        return open_from([hip_path], True)
+    if open_from([cuda_path or "libcuda.so.1"], False):
+        return True
+    if cuda_path is not None:
         return False
-    for k, name in enumerate(NAMES):
-        place[<int>k] = dlsym(library, <bytes>name.encode())
-        if place[<int>k] == NULL:
-            missing = f"{path} has no {name}: the driver is too old, CUDA 12 or later is wanted"
-            return False
-    status = cu.init(0)
-    if status:
-        missing = f"cuInit failed: {spelled(status)}"
-        return False
-    opened = True
-    return True
+    why = missing
+    if open_from(hip_candidates(), True):
+        return True
+    missing = f"{why}; {missing}"
+    return False
 
 
 cdef str spelled(int status):
@@ -65,7 +195,42 @@ cdef str spelled(int status):
 
 
 cdef int failed(int status, str call) except -1:
-    raise RuntimeError(f"CUDA error: {call}: {spelled(status)}")
+    """RuntimeError for a function that the caller knows by CUDA's name; what follows the name says what it was called for."""
+    raise RuntimeError(f"{speaks()} error: {named(call)}: {spelled(status)}")
+
+
+cdef str named(str call):
+    """The name of the driver that is open for a function of CUDA's, with what follows it."""
+    function, space, rest = call.partition(" ")
+    if hip:
+        known = {(ours or "").partition("_")[0]: theirs for ours, theirs in NAMES}
+        known |= {"cuCtxSetCurrent": "hipSetDevice", "cuMemcpyPeerAsync": "hipMemcpyPeerAsync"}
+        function = known[function]
+    return function + space + rest
+
+
+cdef str processor_of(int device):
+    """What AMD calls the processor of a device, with its modes: "gfx90a:sramecc+:xnack-"."""
+    cdef char properties[4096]  # as of ROCm 7 it takes 1472
+    properties[ARCHITECTURE] = 0
+    check(cu.describe(properties, device), "hipGetDevicePropertiesR0600")
+    properties[ARCHITECTURE + 255] = 0
+    return (<bytes>(properties + ARCHITECTURE)).decode("utf-8", "replace")
+
+
+def speaks() -> str:
+    """What the driver that is open speaks: "CUDA" or "HIP"; "CUDA" where none is."""
+    return "HIP" if hip else "CUDA"
+
+
+def is_hip() -> bool:
+    """Whether the driver is AMD's; opens it."""
+    return ready() and hip
+
+
+def library_path() -> str:
+    """The library of the driver that is open."""
+    return opened_path
 
 
 cdef str why_missing():
@@ -82,7 +247,7 @@ def count() -> int:
 
 
 def driver_version() -> int:
-    """The newest CUDA that the driver knows, 13000 for 13.0; 0 where there is no driver."""
+    """The newest CUDA that the driver knows, 13000 for 13.0, or the version of HIP, 60342131 for 6.3.42131; 0 where there is no driver."""
     cdef int version = 0
     if not ready() or cu.version(&version):
         return 0

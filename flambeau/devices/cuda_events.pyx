@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Events of NVIDIA's driver."""
+"""Events of the driver, NVIDIA's or AMD's."""
 from libc.stdint cimport uint64_t
 from .cuda cimport Cuda
 cimport cython

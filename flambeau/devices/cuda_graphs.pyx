@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Graphs of NVIDIA's driver: work that is captured once and launched again as one."""
+"""Graphs of the driver, NVIDIA's or AMD's: work that is captured once and launched again as one."""
 from libc.stdint cimport uint64_t, uintptr_t
 from .cuda cimport Cuda
 from .cuda_driver cimport check, cu

@@ -1,4 +1,4 @@
-"""The memory of NVIDIA's devices."""
+"""The memory of NVIDIA's and AMD's devices."""
 from libc.stdint cimport uint64_t
 from ..core.base.device cimport Device
 

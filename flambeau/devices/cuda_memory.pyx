@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The memory of NVIDIA's devices.
+"""The memory of NVIDIA's and AMD's devices.
 
 Blocks of memory come from the driver's stream-ordered pool and are cached by `Device`, a list for each stream; a block that other
 streams were told to use (`record_stream`) is kept back until they have passed the place where it was freed.  Work that is captured in
@@ -438,7 +438,7 @@ cdef class CudaMemory(Device):
         cdef void* memory = NULL
         self.enter()
         cdef int64_t start = perf_counter_ns()
-        check(cu.allocate_host(&memory, nbytes), "cuMemAllocHost")
+        check(cu.allocate_host(&memory, nbytes, 0), "cuMemHostAlloc")
         host.taken(<uintptr_t>memory, nbytes, perf_counter_ns() - start)
         return memory
 

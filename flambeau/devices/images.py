@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 
-from ..codegen import build, cache, schedule_gpu, schedule_gpu_rows, schedule_gpu_threads, target
+from ..codegen import build, cache, linking, schedule_gpu, schedule_gpu_rows, schedule_gpu_threads, target
+from ..codegen.kernels import prefixes
 from ..core.base.stacks import deep
 
 SYMBOL = schedule_gpu_threads.SYMBOL
@@ -27,6 +28,8 @@ def find(kernel, form: tuple, name: str, processor: str, fingerprint: str) -> tu
     module = schedule_gpu.module_for(kernel, name, schedule_gpu.Form(*form))
     image = deep(target.image, str(module), name, processor)
     image = image.encode() if isinstance(image, str) else image
+    if name == "amdgcn":
+        image = linking.code_object(image, processor)
     return image, digest, False
 
 
@@ -35,8 +38,9 @@ def keep(digest: str, image: bytes, native: bytes | None) -> None:
     cache.write(digest, image if native is None else native)
 
 
-def row_limits(kernel, name: str) -> tuple[int, int]:
-    """What decides the form of a row kernel on a target: neighbouring threads that read memory together, and how many elements a thread
-    may hold.
+def row_limits(kernel, name: str) -> tuple[int, int, bool]:
+    """What decides the form of a row kernel on a target: neighbouring threads that read memory together, how many elements a thread may
+    hold, and whether it scans.
     """
-    return target.TARGETS[name].lanes, schedule_gpu_rows.most_held(kernel, name)
+    most = schedule_gpu_rows.most_held(kernel, name)
+    return target.TARGETS[name].lanes, most, bool(prefixes(kernel.outputs))

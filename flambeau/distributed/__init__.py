@@ -40,11 +40,19 @@ from ._collectives import (
 )
 from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from ._file_store import FileStore
-from ._groups import (
+from ._group_making import (
     SHRINK_ABORT,
     SHRINK_DEFAULT,
-    GroupMember,
     destroy_process_group,
+    init_process_group,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+    shrink_group,
+    split_group,
+)
+from ._groups import (
+    GroupMember,
     get_backend,
     get_backend_config,
     get_global_rank,
@@ -54,18 +62,12 @@ from ._groups import (
     get_rank,
     get_world_size,
     group,
-    init_process_group,
     is_available,
     is_backend_available,
     is_gloo_available,
     is_initialized,
     is_mpi_available,
     is_nccl_available,
-    new_group,
-    new_subgroups,
-    new_subgroups_by_enumeration,
-    shrink_group,
-    split_group,
 )
 from ._groups import rank_not_in_group as _rank_not_in_group  # noqa: F401
 from ._messages import P2POp, batch_isend_irecv, irecv, isend, recv, send

@@ -13,15 +13,8 @@ from ..core.base import display
 from ..core.base.dtypes import by_name
 from ..core.make.create import tensor
 from . import _groups
-from ._groups import (
-    GroupMember,
-    default_group,
-    get_rank,
-    get_world_size,
-    init_process_group,
-    is_initialized,
-    new_group,
-)
+from ._group_making import init_process_group, new_group
+from ._groups import GroupMember, default_group, get_rank, get_world_size, is_initialized
 from ._process_group import ProcessGroup
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
@@ -261,7 +254,7 @@ class DeviceMesh:
         if self._group_list is None:
             self._group_list = [None] * self.ndim
         result = self._group_list[dim]
-        if result is None or _groups._groups.all.get(result.group_name) is not result:
+        if result is None or _groups.groups.all.get(result.group_name) is not result:
             result = self._group_list[dim] = self._look_up(dim)
         return result
 
@@ -278,7 +271,7 @@ class DeviceMesh:
             raise RuntimeError("DeviceMesh process groups not initialized!")
         at = get_rank()
         line = next(each for each in self._grid.lines(axes) if at in each)
-        for group in _groups._groups.all.values():
+        for group in _groups.groups.all.values():
             if group._ranks == line:
                 return group
         raise RuntimeError(

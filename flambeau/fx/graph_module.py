@@ -319,8 +319,9 @@ class GraphModule(Module):
                 used |= {".".join(parts[: k + 1]) for k in range(len(parts))}
                 if node.op == "call_module" and _has_attr(self, str(node.target)):
                     called = self.get_submodule(str(node.target))
-                    used |= {f"{node.target}.{name}" for name, _ in called.named_modules() if name}
-        for name, _ in list(self.named_modules()):
+                    inside = called.named_modules(remove_duplicate=False)
+                    used |= {f"{node.target}.{name}" for name, _ in inside if name}
+        for name, _ in list(self.named_modules(remove_duplicate=False)):
             if name and name not in used:
                 self.delete_submodule(name)
 

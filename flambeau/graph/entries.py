@@ -60,10 +60,15 @@ def graph_of_capture(capture: Capture, made: list[TensorBase]) -> GraphModule:
         raise Unplanned(str(error)) from error
 
 
-def planned(capture: Capture, made: list[TensorBase], options: Options) -> Launch:
-    """The launch of a capture whose results need no gradients."""
+def refuse_devices(capture: Capture) -> None:
+    """Unplanned where the capture takes tensors of accelerators: plans are made for the CPU."""
     if any(t.device.type != "cpu" for _, t in capture.inputs):
         raise Unplanned("inputs on other devices than the CPU")
+
+
+def planned(capture: Capture, made: list[TensorBase], options: Options) -> Launch:
+    """The launch of a capture whose results need no gradients."""
+    refuse_devices(capture)
     program = Program(graph_of_capture(capture, made), capture.ahead)
     constants = {v.root for v in program.constants()}
     for call in program.calls:

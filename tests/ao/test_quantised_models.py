@@ -12,6 +12,7 @@ import pytest
 
 import flambeau
 from flambeau import nn
+from flambeau.ao import _integers
 from flambeau.ao import quantization as q
 from flambeau.ao.nn import intrinsic, qat, quantized
 
@@ -516,3 +517,48 @@ def test_embeddings_are_trained_and_converted(config, dtype):
     rounding = net(at).detach()
     made = q.convert(net, q.get_embedding_static_quant_module_mappings())
     assert made[0].dtype is getattr(flambeau, dtype) and flambeau.allclose(made[0](at), rounding, atol=1e-6)
+
+
+def correlated(x, w, stride, padding, dilation, outside):
+    """Sums over windows by NumPy, in integers: x (N, C, *sizes), w (K, C, *window)."""
+    dims = x.ndim - 2
+    x = np.pad(x, [(0, 0), (0, 0), *[(p, p) for p in padding]], constant_values=outside)
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, w.shape[2:])]
+    views = np.lib.stride_tricks.sliding_window_view(x, reach, tuple(range(2, 2 + dims)))
+    views = views[(slice(None), slice(None), *[slice(None, None, s) for s in stride])]
+    views = views[(..., *[slice(None, None, d) for d in dilation])]
+    axes = [1, *range(2 + dims, 2 + 2 * dims)]
+    return np.moveaxis(np.tensordot(views, w, (axes, range(1, 2 + dims))), -1, 1)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize(
+    "channels, window, stride, padding, dilation",
+    [
+        (3, (7, 7), (2, 2), (3, 3), (1, 1)),
+        (8, (3, 3), (1, 1), (1, 1), (1, 1)),
+        (5, (3, 2), (2, 1), (0, 1), (2, 3)),
+        (4, (1, 1), (2, 3), (0, 0), (1, 1)),
+        (6, (3,), (2,), (2,), (1,)),
+        (3, (2, 3, 2), (1, 2, 1), (1, 0, 1), (1, 1, 2)),
+    ],
+)
+def test_windows_are_summed_where_they_lie(dtype, channels, window, stride, padding, dilation):
+    rng = np.random.default_rng(3)
+    low, high = (0, 256) if dtype == "uint8" else (-128, 128)
+    sizes = (9, 8, 7)[: len(window)]
+    x = rng.integers(low, high, (3, channels, *sizes)).astype(dtype)
+    w = rng.integers(-128, 128, (5, channels, *window)).astype("i1")
+    zero, zeros = 7, np.array([0, -3, 5, 0, 100])
+    weight = flambeau._make_per_channel_quantized_tensor(
+        flambeau.tensor(w), flambeau.ones(5, dtype=flambeau.float64), flambeau.tensor(zeros), 0
+    )
+    params = _integers.ConvParams(weight, None, stride, padding, dilation, 1)
+    wide = x.astype("i8") - zero
+    wanted = correlated(
+        wide, w.astype("i8") - zeros.reshape(-1, *[1] * (w.ndim - 1)), stride, padding, dilation, 0
+    )
+    for images in (3, 2, 0):  # the places of windows are found again for another batch
+        given = flambeau.tensor(x[:images])
+        sums = params._windows(given, zero, list(wanted.shape[2:])).numpy()
+        assert np.array_equal(sums, np.moveaxis(wanted[:images], 1, -1).reshape(-1, 5))

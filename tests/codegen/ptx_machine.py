@@ -250,6 +250,8 @@ class Warp:
             part = np.ascontiguousarray(data[:, n * size : n * size + size])
             values[self.on] = part.view(WIDTH[str(8 * size)]).reshape(-1)
             self.write(register, values)
+            if name[-1][0] == "s":  # with the sign in all further bits of the register
+                self.write(register, self.signed(register, 8 * size))
         return None
 
     def do_st(self, name, to, source):
@@ -417,6 +419,8 @@ class Warp:
         if source == "f64":
             return self.write_floats(to, self.read(a).view("<f8").astype("<f4"))
         values = self.integers([source], a)
+        if target[0] == "s":
+            return self.write(to, values.astype("<i8").astype(f"<i{int(target[1:]) // 8}").astype("<i8"))
         return self.write(to, values, int(target[1:]))
 
     # --- where threads go ------------------------------

@@ -52,6 +52,13 @@ CASES = {
     "sum": (lambda x: (kn.sum(x),), ("float32",), lambda x: (x.sum(1, dtype="d"),), (False,)),
     "wide sum": (lambda x: (kn.sum(x),), ("float64",), lambda x: (x.sum(1),), (False,)),
     "best": (lambda x: kn.max_index(x), ("float32",), best_reference, (False, False)),
+    "bytes": (
+        lambda x: (kn.max(x), kn.sum(x)),
+        ("int8",),
+        lambda x: (x.max(1), x.sum(1, dtype="i1")),
+        (False, False),
+    ),
+    "logic": (lambda x: (kn.any(x), kn.all(x)), ("bool",), lambda x: (x.any(1), x.all(1)), (False, False)),
     "norm": (norm, ("float32", "float32"), norm_reference, (True,)),
     "scan": (scanned, ("float32",), scanned_reference, (True, True, True)),
 }
@@ -70,7 +77,12 @@ def run(name: str, form: gpu.Form, shape: tuple[int, int], blocks: int, seed: in
     _, dtypes, reference, varies = CASES[name]
     kernel = kernel_of(name)
     random = np.random.default_rng(seed)
-    inputs = [random.standard_normal(shape).astype(d) for d in dtypes]
+    inputs = [
+        (9 * random.standard_normal(shape) if d == "int8" else random.standard_normal(shape)).astype(d)
+        for d in dtypes
+    ]
+    if name == "logic":
+        inputs = [random.random(shape) < np.linspace(0, 1, shape[0])[:, None]]
     if name == "norm":  # one weight for all rows
         inputs[1] = inputs[1][0]
     if name in ("best", "scan"):
@@ -97,6 +109,8 @@ FORMS = [
     ("wide sum", gpu.Form(width=64), (5, 70)),
     ("best", gpu.Form(width=32), (9, 33)),
     ("best", gpu.Form(width=256), (2, 513)),
+    ("bytes", gpu.Form(width=32, wide=False), (9, 67)),
+    ("logic", gpu.Form(width=64), (5, 5)),
     ("norm", gpu.Form(width=64, held=4, wide=False), (5, 251)),
     ("norm", gpu.Form(width=8, held=4), (35, 31)),
     ("norm", gpu.Form(width=128, held=1), (3, 1)),
@@ -195,7 +209,7 @@ def test_no_registers_are_spilled(tmp_path, processor):
 
 @pytest.mark.parametrize("processor", tg.PROCESSORS["amdgcn"])
 def test_waves_swizzle(processor):
-    """AMD's processors exchange registers, too, and spill none: `ds_swizzle_b32` once for each word and step."""
+    """AMD's processors exchange registers, too, `ds_swizzle_b32` once for each word and step, and no vector register goes to memory."""
     for name, steps in (("sum", 5), ("wide sum", 10), ("norm", 10)):
         kernel = kernel_of(name)
         form = gpu.Form(width=gpu.BLOCK, held=most_held(kernel, "amdgcn"), wide=False)
@@ -203,4 +217,5 @@ def test_waves_swizzle(processor):
         module = tg.optimised(str(gpu.module_for(kernel, "amdgcn", form)), machine, 3)
         text = machine.emit_assembly(module)
         assert text.count("ds_swizzle_b32") == steps, name
-        assert not any(map(int, re.findall(r"(?:vgpr|sgpr)_spill_count:\s*(\d+)", text))), name
+        numbers = re.findall(r"(?:vgpr_spill_count|private_segment_fixed_size):\s*(\d+)", text)
+        assert len(numbers) == 2 and not any(map(int, numbers)), name

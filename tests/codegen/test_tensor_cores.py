@@ -184,6 +184,11 @@ FAULTS = {
     "the first step in a descriptor is another": (3, str(wg.DESCRIPTOR), str(wg.DESCRIPTOR - (1 << 16))),
     "an operand is not turned": (3, "p, 1, 1, 1, 1;", "p, 1, 1, 1, 0;"),
     "sums are not waited for": (2, r"wgmma\.wait_group\.sync\.aligned 0", "wgmma.wait_group.sync.aligned 9"),
+    "copies replace what is multiplied": (
+        2,
+        r"wgmma\.wait_group\.sync\.aligned \d",
+        "wgmma.wait_group.sync.aligned 9",
+    ),
 }
 
 
@@ -195,7 +200,8 @@ def test_the_interpreter_meets_faults(fault):
     assert count, "there is nothing to change"
     with pytest.raises(AssertionError):
         for seed in range(3):
-            check(processor, dtype, turned, (16, 136, 152), adds=adds, text=text, seed=seed)
+            size = (128, 256, 520) if fault.startswith("copies replace") else (16, 136, 152)
+            check(processor, dtype, turned, size, adds=adds, text=text, seed=seed)
 
 
 def test_the_processor_chooses():

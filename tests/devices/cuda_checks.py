@@ -33,8 +33,11 @@ def test_what_the_device_is():
     assert cuda.get_device_name(1) == "Fake 1" and cuda.get_device_name("cuda:0") == "Fake 0"
     assert cuda.get_device_capability() == (9, 0)
     told = cuda.get_device_properties()
-    assert (told.multi_processor_count, told.warp_size, told.total_memory) == (2, 32, 1 << 33)
-    assert repr(told).startswith("DeviceProperties(name='Fake 0', major=9, minor=0, total_memory=8192MB")
+    assert (told.multi_processor_count, told.total_memory) == (2, 1 << 33)
+    assert told.warp_size == (64 if fake_cuda.is_hip() else 32)
+    assert getattr(told, "gcnArchName", None) == ("gfx90a:sramecc+:xnack-" if fake_cuda.is_hip() else None)
+    own = "gcnArchName='gfx90a:sramecc+:xnack-', " if fake_cuda.is_hip() else ""
+    assert repr(told).startswith(f"DeviceProperties(name='Fake 0', major=9, minor=0, {own}total_memory=8192MB")
     assert cuda.mem_get_info() == (1 << 33, 1 << 33)
 
 
@@ -261,12 +264,16 @@ def test_copies_that_the_host_waits_for():
 
 
 def test_what_the_devices_can():
-    assert cuda.get_arch_list() == ["sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100"]
-    assert cuda.get_gencode_flags().endswith("-gencode compute=compute_100,code=sm_100")
+    if fake_cuda.is_hip():
+        assert cuda.get_arch_list() == ["gfx90a", "gfx942", "gfx1100"] and cuda.get_gencode_flags() == ""
+    else:
+        assert cuda.get_arch_list() == ["sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100"]
+        assert cuda.get_gencode_flags().endswith("-gencode compute=compute_100,code=sm_100")
     assert cuda.can_device_access_peer(0, 1) and not cuda.can_device_access_peer("cuda:1", 1)
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
         cuda.can_device_access_peer(0, 2)
-    assert cuda.is_tf32_supported() and cuda.has_half and not cuda.has_magma
+    assert cuda.is_tf32_supported() != fake_cuda.is_hip() and cuda.is_bf16_supported(False)
+    assert cuda.has_half and not cuda.has_magma
     cuda.ipc_collect()
     x = flambeau.empty(1, device="cuda:1")
     with cuda.device_of(x):
@@ -339,14 +346,14 @@ def test_a_profiler_is_switched():
     import ctypes
     import os
 
-    driver = ctypes.CDLL(os.environ["FLAMBEAU_LIBCUDA"])
+    driver = ctypes.CDLL(fake_cuda.library())
     with pytest.raises(KeyError), cuda.profiler.profile():
         assert driver.fake_profiled() == 1
         raise KeyError
     assert driver.fake_profiled() == 0
     cuda.profiler.start()
     cuda.profiler.stop()
-    with pytest.raises(RuntimeError, match="cuProfilerStop: error 1"):
+    with pytest.raises(RuntimeError, match="(CUDA error: cu|HIP error: hip)ProfilerStop: error 1"):
         cuda.profiler.stop()
 
 

@@ -256,3 +256,18 @@ def test_use_after_a_fork():
         os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert x.cpu().tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_compiled_modules_run_as_they_are(wanted):
+    """Plans are the CPU's: a module on a device runs operation by operation, with gradients, too."""
+    flambeau.manual_seed(0)
+    net = flambeau.nn.Sequential(flambeau.nn.Linear(4, 3), flambeau.nn.GELU()).to("cuda").requires_grad_(wanted)
+    x = flambeau.randn(2, 4, device="cuda")
+    compiled = flambeau.compile(net)
+    for _ in range(3):
+        y = compiled(x)
+        assert y.requires_grad == wanted and flambeau.equal(y, net(x))
+    if wanted:
+        y.sum().backward()
+        assert net[0].weight.grad.is_cuda

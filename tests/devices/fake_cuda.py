@@ -1,6 +1,8 @@
 """A CUDA device without one: the fake driver built, and kernels' images made for it.
 
-Images are shared libraries of the host's machine code, from the very IR that PTX is made of: reads of the thread's
+The driver is NVIDIA's, or AMD's, which has the same functions under other names: `build(folder, "hip")`.
+
+Images are shared libraries of the host's machine code, from the very IR that PTX or an AMDGCN object is made of: reads of the thread's
 number and barriers become calls of the fake driver, memory that a block shares becomes memory of the stream's thread
 (the fake runs one block after another).
 """
@@ -11,21 +13,29 @@ import ctypes
 import functools
 import os
 import re
+import runpy
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 from flambeau.codegen import target as tg
 
 SOURCE = Path(__file__).with_name("fake_libcuda.c")
-COUNTS = "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms graphs peers opened".split()
+COUNTS = (
+    "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms graphs peers opened lts lt_delay"
+).split()
 SIZES = {"i64": 8, "double": 8, "ptr": 8, "i32": 4, "float": 4}
-CALLS = {
+CALLS = {  # of NVIDIA's processors and of AMD's
     "llvm.nvvm.read.ptx.sreg.tid.": "fake_thread_",
     "llvm.nvvm.read.ptx.sreg.ctaid.": "fake_block_",
     "llvm.nvvm.read.ptx.sreg.nctaid.": "fake_blocks_",
     "llvm.nvvm.barrier.cta.sync.aligned.all": "fake_barrier",
+    "llvm.amdgcn.workitem.id.": "fake_thread_",
+    "llvm.amdgcn.workgroup.id.": "fake_block_",
+    "llvm.amdgcn.dispatch.ptr": "fake_packet",
+    "llvm.amdgcn.s.barrier": "fake_barrier",
 }
 
 
@@ -34,15 +44,16 @@ def compiler() -> str | None:
     return shutil.which("cc")
 
 
-def build(folder: Path) -> Path:
-    """The fake driver as a library in `folder`."""
-    made = folder / "fake_libcuda.so"
+def build(folder: Path, kind: str = "cuda") -> Path:
+    """The fake driver as a library in `folder`: "cuda" or "hip"."""
+    made = folder / f"fake_lib{kind}.so"
     command = [
         compiler() or "cc",
         "-O2",
         "-shared",
         "-fPIC",
         "-pthread",
+        *(["-DHIP"] if kind == "hip" else []),
         "-o",
         str(made),
         str(SOURCE),
@@ -53,13 +64,14 @@ def build(folder: Path) -> Path:
 
 
 def on_host(text: str) -> str:
-    """IR for NVIDIA's processors as IR for this one, with what the fake driver looks for."""
-    signature = re.search(r"^define ptx_kernel void @kernel\((.*)\) .*\{$", text, re.M)
+    """IR for NVIDIA's or AMD's processors as IR for this one, with what the fake driver looks for."""
+    signature = re.search(r"^define (?:ptx|amdgpu)_kernel void @kernel\((.*)\) .*\{$", text, re.M)
     assert signature is not None
     types = [part.split()[0] for part in signature[1].split(", ")]
     text = text.replace(signature[0], f"define internal void @kernel({signature[1]}) {{")
     text = re.sub(r"^target .*$", "", text, flags=re.M)
-    barriers = int("barrier.cta" in text)
+    barriers = int("barrier.cta" in text or "amdgcn.s.barrier" in text)
+    text = re.sub(r'^ *fence syncscope\("workgroup"\) .*$', "", text, flags=re.M)  # a block is one thread here
     for name, ours in CALLS.items():
         text = text.replace("@" + name, "@" + ours)
     text = re.sub(
@@ -68,7 +80,7 @@ def on_host(text: str) -> str:
         text,
     )
     text = re.sub(r"addrspace\(3\) global", "thread_local global", text)
-    text = re.sub(r" ?addrspace\([13]\)", "", text)
+    text = re.sub(r" ?addrspace\([134]\)", "", text)
     loads = [
         line
         for k, type in enumerate(types)
@@ -95,9 +107,9 @@ def on_host(text: str) -> str:
 
 
 def image(text: str, name: str, processor: str | None = None, real=tg.image) -> str | bytes:
-    """In place of `compiler.target.image`: PTX is emitted all the same, to see that it can be."""
+    """In place of `compiler.target.image`: PTX or an object is emitted all the same, to see that it can be."""
     made = real(text, name, processor)
-    if name != "nvptx":
+    if name not in ("nvptx", "amdgcn"):
         return made
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -108,9 +120,19 @@ def image(text: str, name: str, processor: str | None = None, real=tg.image) -> 
 
 
 def install() -> Fake:
-    """Let this process's kernels for CUDA be made for the fake driver, which FLAMBEAU_LIBCUDA names."""
+    """Let this process's kernels be made for the fake driver, which FLAMBEAU_LIBCUDA or FLAMBEAU_LIBHIP names."""
     tg.image = image  # type: ignore[assignment]
-    return Fake(os.environ["FLAMBEAU_LIBCUDA"])
+    return Fake(library())
+
+
+def library() -> str:
+    """The fake driver of this process."""
+    return os.environ.get("FLAMBEAU_LIBCUDA") or os.environ["FLAMBEAU_LIBHIP"]
+
+
+def is_hip() -> bool:
+    """Whether it is AMD's."""
+    return "FLAMBEAU_LIBCUDA" not in os.environ
 
 
 def pytest_configure() -> None:
@@ -130,12 +152,25 @@ class Fake:
         return self.library.fake_count(COUNTS.index(name))
 
     def set(self, name: str, value: int) -> None:
-        """`limit`: the device's bytes, 0 for 8 GiB; `delay`: microseconds before each piece of work, -1 to hold all."""
+        """`limit`: the device's bytes, 0 for 8 GiB; `delay`: microseconds before each piece of work, -1 to hold all;
+        `lt_delay`: microseconds that each product of cuBLASLt takes, or, where it is negative, each of cuBLAS."""
         self.library.fake_set(COUNTS.index(name), ctypes.c_long(value))
 
 
 @functools.cache
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path, kind: str = "cuda") -> dict[str, str]:
     """For a process that is to find the fake driver and no other."""
-    library = str(build(folder))
-    return os.environ | {"FLAMBEAU_LIBCUDA": library, "FLAMBEAU_LIBCUBLAS": library}
+    library = str(build(folder, kind))
+    names = ("LIBCUDA", "LIBCUBLAS") if kind == "cuda" else ("LIBHIP", "LIBROCBLAS")
+    return os.environ | {f"FLAMBEAU_{name}": library for name in names}
+
+
+def run_program() -> None:
+    """`python -m fake_cuda program.py …`: a program for a machine with a device, on the fake driver."""
+    install()
+    sys.argv = sys.argv[1:]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    run_program()

@@ -1,4 +1,5 @@
 // A libcuda.so.1, and a libcublas, for machines without an NVIDIA device: what the tests of the host's side run on.
+// Built with -DHIP it is a libamdhip64.so: the same functions under HIP's names, with HIP's numbers of attributes.
 //
 // A stream is a thread that takes jobs in order (stream 0 as well: it orders none of the others, which are made
 // non-blocking).  Memory of the "device" is malloc's, filled with rubbish when it is allocated and when it is freed, and every access by a copy is
@@ -19,14 +20,17 @@
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
+#ifdef HIP
+#include "fake_hip_names.h"
+#endif
 
 enum { OK, INVALID = 1, NO_MEMORY = 2, NOT_INITIALISED = 3, BAD_PTX = 218, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL = 700,
        UNSUPPORTED = 900, INVALIDATED = 901, CAPTURED = 907 };
 typedef uint64_t address;
 
 // --- what happened: read by the tests through `fake_count` ------------------------------
-static atomic_long counts[16];
-enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS, GRAPHS, PEERS, OPENED };
+static atomic_long counts[24];
+enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS, GRAPHS, PEERS, OPENED, LTS, LT_DELAY };
 long fake_count(int what) { return counts[what]; }
 void fake_set(int what, long value) { counts[what] = value; }  // LIMIT: bytes of the device; DELAY: µs before each job, -1 to hold all
 
@@ -92,6 +96,12 @@ static int along(long number, const unsigned *sizes, int axis) {
     int fake_block_##letter(void) { return along(block_number, running->groups, k); } \
     int fake_blocks_##letter(void) { return running->groups[k]; }
 AXIS(x, 0) AXIS(y, 1) AXIS(z, 2)
+
+char *fake_packet(void) {  // of a launch, where an HSA kernel reads how many threads the grid has
+    static __thread struct { char before[12]; unsigned grid[3]; } packet;
+    for (int k = 0; k < 3; k++) packet.grid[k] = running->groups[k] * running->threads[k];
+    return (char *)&packet;
+}
 
 enum { STACK = 1 << 16 };
 static __thread ucontext_t *fibres, scheduler;
@@ -218,7 +228,11 @@ int cuInit(unsigned flags) {
     if (!started) start(&standard), started = 1, owner = getpid();
     return getenv("FAKE_CUDA_NO_DEVICE") ? 100 : OK;
 }
+#ifdef HIP
+int cuDriverGetVersion(int *v) { return *v = 60342131, OK; }  // 6.3.42131
+#else
 int cuDriverGetVersion(int *v) { return *v = 13000, OK; }
+#endif
 int cuGetErrorName(int e, const char **s) {
     *s = e == UNSUPPORTED ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" : e == INVALIDATED ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
        : e == CAPTURED ? "CUDA_ERROR_CAPTURED_EVENT" : e == INVALID ? "CUDA_ERROR_INVALID_VALUE" : e == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : e == 100 ? "CUDA_ERROR_NO_DEVICE"
@@ -234,14 +248,37 @@ int cuDeviceTotalMem_v2(size_t *n, int d) { return *n = counts[LIMIT] ? counts[L
 int cuDeviceGetAttribute(int *v, int which, int d) {
     const char *given = getenv("FAKE_CUDA_CAPABILITY");
     int capability = given ? atoi(given) : 90;
+#ifdef HIP
+    switch (which) {  // by the numbers of hipDeviceAttribute_t
+    case 26: case 27: case 28: return *v = 1024, OK;       // hipDeviceAttributeMaxBlockDimX, Y, Z
+    case 29: return *v = 0x7FFFFFFF, OK;                   // MaxGridDimX
+    case 30: case 31: return *v = 65535, OK;               // MaxGridDimY, Z
+    case 56: return *v = 1024, OK;                         // MaxThreadsPerBlock
+    case 63: return *v = 2, OK;                            // MultiprocessorCount
+    case 74: return *v = 64 << 10, OK;                     // MaxSharedMemoryPerBlock
+    case 87: return *v = 64, OK;                           // WarpSize
+    case 88: return *v = 1, OK;                            // MemoryPoolsSupported
+    case 23: return *v = capability / 10, OK;              // ComputeCapabilityMajor
+    case 61: return *v = capability % 10, OK;              // ComputeCapabilityMinor
+    case 5: case 16: case 19: case 57: case 59: case 60: case 72: case 10002: return *v = 0, OK;
+    default: return INVALID;
+    }
+#endif
     const int limits[] = {0, 1024, 1024, 1024, 64, 0x7FFFFFFF, 65535, 65535};
     *v = which < 8 ? limits[which] : which == 16 ? 2 : which == 75 ? capability / 10 : which == 76 ? capability % 10 : which == 10 ? 32
        : which == 115 ? 1 : which == 97 ? 227 << 10 : 0;
     return OK;
 }
 int cuDeviceGetDefaultMemPool(void **p, int d) { return *p = &blocks, OK; }
-int cuDevicePrimaryCtxRetain(void **c, int d) { return *c = (void *)(intptr_t)(d + 1), OK; }
 static __thread void *context;
+#ifdef HIP
+int hipSetDevice(int d) { return context = (void *)(intptr_t)(d + 1), d < 0 || d > 1 ? 101 : OK; }
+int hipGetDevicePropertiesR0600(char *properties, int d) {  // gcnArchName, by its place in hipDeviceProp_tR0600
+    const char *given = getenv("FAKE_HIP_ARCHITECTURE");
+    return memset(properties, 0, 1472), strcpy(properties + 1160, given ? given : "gfx90a:sramecc+:xnack-"), OK;
+}
+#endif
+int cuDevicePrimaryCtxRetain(void **c, int d) { return *c = (void *)(intptr_t)(d + 1), OK; }
 int cuCtxSetCurrent(void *c) { return context = c, OK; }
 int cuCtxSynchronize(void) {
     if (!context) return NOT_INITIALISED;
@@ -276,7 +313,11 @@ int cuMemAlloc_v2(address *a, size_t n) { return spoils() ? UNSUPPORTED : alloca
 int cuMemFree_v2(address a) { return drop(a), sticky; }
 int cuMemPoolSetAttribute(void *p, int k, void *v) { return k == 4 && *(uint64_t *)v ? OK : INVALID; }
 int cuMemPoolTrimTo(void *p, size_t n) { return counts[TRIMS]++, OK; }
-int cuMemAllocHost_v2(void **p, size_t n) { if (spoils()) return UNSUPPORTED; return counts[PINNED]++, *p = malloc(n), OK; }
+int cuMemHostAlloc(void **p, size_t n, unsigned flags) {
+    if (flags) return INVALID;
+    if (spoils()) return UNSUPPORTED;
+    return counts[PINNED]++, *p = malloc(n), OK;
+}
 static struct { char *start; size_t size; } locked[8];
 int cuMemHostRegister_v2(void *p, size_t n, unsigned flags) {
     for (int k = 0; k < 8; k++) if (locked[k].start == p) return INVALID;
@@ -301,6 +342,11 @@ int cuMemcpyPeerAsync(address to, void *there, address from, void *here, size_t 
     if (!there || !here || there == here) return INVALID;
     return counts[PEERS]++, queue(s, (struct job){COPY, .to = to, .from = from, .n = n});
 }
+#ifdef HIP
+int hipMemcpyPeerAsync(address to, int there, address from, int here, size_t n, struct stream *s) {
+    return cuMemcpyPeerAsync(to, (void *)(intptr_t)(there + 1), from, (void *)(intptr_t)(here + 1), n, s);
+}
+#endif
 int cuMemsetD8Async(address to, unsigned char value, size_t n, struct stream *s) {
     return queue(s, (struct job){FILL, .to = to, .value = value, .n = n});
 }
@@ -500,6 +546,7 @@ struct gemm {
     double alpha, beta;
     const char *a, *b; char *c;
     long lda, ldb, ldc, sa, sb, sc;
+    const char *bias; long delay;
 };
 static struct stream *blas_stream;
 int cublasCreate_v2(void **h) { return *h = &blas_stream, OK; }
@@ -529,6 +576,7 @@ static void put(char *at, long k, int kind, double re, double im) {
 static void multiply(void *given) {
     struct gemm *g = given;
     const int sizes[] = {4, 8, 2, 0, 8, 16, [14] = 2};
+    if (g->delay) usleep(g->delay);
     for (long batch = 0; batch < g->batch; batch++) {
         const char *a = g->a + batch * g->sa * sizes[g->kind], *b = g->b + batch * g->sb * sizes[g->kind];
         char *c = g->c + batch * g->sc * sizes[g->kind];
@@ -541,7 +589,9 @@ static void multiply(void *given) {
             }
             x = y = 0;
             if (g->beta) get(c, i + j * g->ldc, g->kind, &x, &y);
-            put(c, i + j * g->ldc, g->kind, g->alpha * re + g->beta * x, g->alpha * im + g->beta * y);
+            u = v = 0;
+            if (g->bias) get(g->bias, i, g->kind, &u, &v);
+            put(c, i + j * g->ldc, g->kind, g->alpha * re + g->beta * x + u, g->alpha * im + g->beta * y);
         }
     }
     free(g);
@@ -553,7 +603,7 @@ int cublasGemmStridedBatchedEx(void *h, int ta, int tb, int m, int n, int k, con
     if (compute != (akind == 1 || akind == 5 ? 70 : 68)) return 15;
     double x = compute == 70 ? *(double *)alpha : *(float *)alpha, y = compute == 70 ? *(double *)beta : *(float *)beta;
     struct gemm *g = malloc(sizeof *g);
-    *g = (struct gemm){ta, tb, m, n, k, akind, compute, batch, x, y, a, b, c, lda, ldb, ldc, sa, sb, sc};
+    *g = (struct gemm){ta, tb, m, n, k, akind, compute, batch, x, y, a, b, c, lda, ldb, ldc, sa, sb, sc, NULL, counts[LT_DELAY] < 0 ? -counts[LT_DELAY] : 0};
     counts[GEMMS]++;
     return queue(blas_stream, (struct job){CALL, .call = multiply, .data = g, .n = sizeof *g});
 }
@@ -561,4 +611,74 @@ int cublasGemmEx(void *h, int ta, int tb, int m, int n, int k, const void *alpha
                  int bkind, int ldb, const void *beta, void *c, int ckind, int ldc, int compute, int algorithm) {
     return cublasGemmStridedBatchedEx(h, ta, tb, m, n, k, alpha, a, akind, lda, 0, b, bkind, ldb, 0, beta, c, ckind, ldc, 0, 1,
                                       compute, algorithm);
+}
+
+// --- cuBLASLt: the same products, with a bias for each row of a column ------------------------------
+struct lt_product { int compute, scale, ta, tb, epilogue; const char *bias; };
+struct lt_matrix { int kind; uint64_t rows, columns; int64_t ld; int batch; int64_t stride; };
+struct lt_preference { uint64_t workspace; unsigned alignment[4]; };
+struct lt_found { uint64_t algorithm[8]; size_t workspace; int state; float waves; int reserved[4]; };
+static int lt_objects;  // that are alive
+int fake_lt_objects(void) { return lt_objects; }
+size_t cublasLtGetVersion(void) { const char *given = getenv("FAKE_LT_VERSION"); return given ? atoi(given) : 130000; }
+int cublasLtCreate(void **h) { return *h = &lt_objects, OK; }
+const char *cublasLtGetStatusString(int status) { return "fake Lt status"; }
+int cublasLtMatmulDescCreate(struct lt_product **d, int compute, int scale) {
+    return *d = calloc(1, sizeof **d), (*d)->compute = compute, (*d)->scale = scale, (*d)->epilogue = 1, lt_objects++, OK;
+}
+int cublasLtMatmulDescSetAttribute(struct lt_product *d, int which, const void *value, size_t n) {
+    if (which == 8) return n == 8 ? d->bias = *(const char **)value, OK : 7;
+    if (n != 4) return 7;
+    int *to = which == 3 ? &d->ta : which == 4 ? &d->tb : which == 7 ? &d->epilogue : NULL;
+    return to ? *to = *(int *)value, OK : 7;
+}
+int cublasLtMatmulDescDestroy(struct lt_product *d) { return lt_objects--, free(d), OK; }
+int cublasLtMatrixLayoutCreate(struct lt_matrix **m, int kind, uint64_t rows, uint64_t columns, int64_t ld) {
+    if (ld < (int64_t)rows) return 7;
+    *m = calloc(1, sizeof **m);
+    return **m = (struct lt_matrix){kind, rows, columns, ld, 1, 0}, lt_objects++, OK;
+}
+int cublasLtMatrixLayoutSetAttribute(struct lt_matrix *m, int which, const void *value, size_t n) {
+    if (which == 5 && n == 4) return m->batch = *(int *)value, OK;
+    if (which == 6 && n == 8) return m->stride = *(int64_t *)value, OK;
+    return 7;
+}
+int cublasLtMatrixLayoutDestroy(struct lt_matrix *m) { return lt_objects--, free(m), OK; }
+int cublasLtMatmulPreferenceCreate(struct lt_preference **p) { return *p = calloc(1, sizeof **p), lt_objects++, OK; }
+int cublasLtMatmulPreferenceSetAttribute(struct lt_preference *p, int which, const void *value, size_t n) {
+    if (which == 1 && n == 8) return p->workspace = *(uint64_t *)value, OK;
+    if (which >= 5 && which <= 8 && n == 4) return p->alignment[which - 5] = *(unsigned *)value, OK;
+    return 7;
+}
+int cublasLtMatmulPreferenceDestroy(struct lt_preference *p) { return lt_objects--, free(p), OK; }
+static int lt_checked(struct lt_product *d, struct lt_matrix *a, struct lt_matrix *b, struct lt_matrix *c) {
+    uint64_t m = d->ta ? a->columns : a->rows, k = d->ta ? a->rows : a->columns, n = d->tb ? b->rows : b->columns;
+    int wide = a->kind == 1 || a->kind == 5;
+    if (k != (d->tb ? b->columns : b->rows) || m != c->rows || n != c->columns || a->kind != b->kind || a->kind != c->kind) return 7;
+    if (a->batch != c->batch || b->batch != c->batch || d->compute != (wide ? 70 : 68)) return 7;
+    if (d->scale != (a->kind == 4 || a->kind == 5 || a->kind == 1 ? a->kind : 0)) return 7;
+    return d->epilogue == 1 || (d->epilogue == 4 && a->kind != 1 && a->kind != 4 && a->kind != 5) ? OK : 15;
+}
+int cublasLtMatmulAlgoGetHeuristic(void *h, struct lt_product *d, struct lt_matrix *a, struct lt_matrix *b, struct lt_matrix *c,
+                                   struct lt_matrix *to, struct lt_preference *p, int wanted, struct lt_found *found, int *count) {
+    int status = lt_checked(d, a, b, c);
+    *count = 0;
+    if (status) return status;
+    if (wanted < 1 || c != to || p->alignment[0] < 2 || getenv("FAKE_LT_NONE")) return 15;
+    return found->algorithm[0] = 0x17, found->algorithm[1] = p->alignment[0], found->workspace = p->workspace, *count = 1, OK;
+}
+int cublasLtMatmul(void *h, struct lt_product *d, const void *alpha, const char *a, struct lt_matrix *la, const char *b, struct lt_matrix *lb,
+                   const void *beta, const char *c, struct lt_matrix *lc, char *to, struct lt_matrix *ld, const uint64_t *algorithm,
+                   void *workspace, size_t n, struct stream *s) {
+    int status = lt_checked(d, la, lb, lc);
+    if (status || algorithm[0] != 0x17 || c != to || (address)a % algorithm[1]) return status ? status : 7;
+    if (n && !inside((address)workspace, n)) return 7;
+    if (d->epilogue == 4 && !inside((address)d->bias, 1)) return 7;
+    int wide = d->compute == 70;
+    struct gemm *g = malloc(sizeof *g);
+    *g = (struct gemm){d->ta, d->tb, lc->rows, lc->columns, d->ta ? la->rows : la->columns, la->kind, d->compute, lc->batch,
+                       wide ? *(double *)alpha : *(float *)alpha, wide ? *(double *)beta : *(float *)beta, a, b, to,
+                       la->ld, lb->ld, lc->ld, la->stride, lb->stride, lc->stride, d->epilogue == 4 ? d->bias : NULL, counts[LT_DELAY] > 0 ? counts[LT_DELAY] : 0};
+    counts[LTS]++;
+    return queue(s, (struct job){CALL, .call = multiply, .data = g, .n = sizeof *g});
 }

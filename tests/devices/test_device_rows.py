@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flambeau.core.loops.planning import row_plan
 
 import flambeau
 import flambeau.nn.functional as F
+from flambeau.codegen import expr as ex
+from flambeau.codegen import kernels as kn
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -145,6 +148,15 @@ def test_rows_of_two_pieces():
     close(there.var((0, 2, 3)), x.var((0, 2, 3)))
     channels = F.batch_norm(there, None, None, training=True), F.batch_norm(x, None, None, training=True)
     close(*channels)
+
+
+@pytest.mark.parametrize("length", [30, 300, 3000])
+def test_a_scan_among_the_kernels_of_a_program(length):
+    """A plan of a kernel that holds prefixes, of whatever length."""
+    x = values((3, length))
+    kernel = kn.fused("total", [kn.running_sum(ex.input(0, "float32")) * 2.0]).kernel
+    plan = row_plan(kernel, (3, length), 1, [x.to(DEVICE), x.to(DEVICE)])
+    close(plan.launch([x.to(DEVICE)]), x.cumsum(1) * 2)
 
 
 def test_results_have_the_same_bits_each_time():

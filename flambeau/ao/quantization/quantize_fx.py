@@ -1,6 +1,7 @@
 """Quantisation of a model's graph: `prepare_fx`, typical data, `convert_fx`.
 
-The graph says where tensors are added, joined and reshaped, so that a model needs no stubs, no `FloatFunctional` and no list of layers to fuse.
+The graph says where tensors are added, joined and reshaped, so that a model needs no stubs, no `FloatFunctional` and no list of layers
+to fuse.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def _config(name: str, kind: Any, given: Any) -> Any:
 def _no_backend(name: str, **given: Any) -> None:
     for argument, value in given.items():
         if value is not None:
-            raise NotImplementedError(f"{name}(): {argument} is not here; all layers run over one kind of kernels")
+            raise NotImplementedError(
+                f"{name}(): {argument} is not here; all layers run over one kind of kernels"
+            )
 
 
 def fuse_fx(model: Any, fuse_custom_config: Any = None, backend_config: Any = None) -> GraphModule:
@@ -111,7 +114,8 @@ def prepare_fx(
     flambeau.Size([2, 3])
     """
     return _prepared(
-        *("prepare_fx", model, qconfig_mapping, prepare_custom_config, _equalization_config, backend_config), False
+        *("prepare_fx", model, qconfig_mapping, prepare_custom_config, _equalization_config, backend_config),
+        False,
     )
 
 
@@ -141,7 +145,9 @@ def prepare_qat_fx(
     >>> prepare_qat_fx(nn.Sequential(nn.Linear(4, 3)), get_default_qat_qconfig_mapping(), (x,))(x).requires_grad
     True
     """
-    return _prepared("prepare_qat_fx", model, qconfig_mapping, prepare_custom_config, None, backend_config, True)
+    return _prepared(
+        "prepare_qat_fx", model, qconfig_mapping, prepare_custom_config, None, backend_config, True
+    )
 
 
 def convert_fx(
@@ -177,7 +183,9 @@ def convert_fx(
     >>> convert_fx(observed).get_submodule("0")._get_name()
     'QuantizedLinearReLU'
     """
-    _no_backend("convert_fx", backend_config=backend_config, keep_original_weights=keep_original_weights or None)
+    _no_backend(
+        "convert_fx", backend_config=backend_config, keep_original_weights=keep_original_weights or None
+    )
     config = _config("convert_fx", ConvertCustomConfig, convert_custom_config)
     mapping = None if qconfig_mapping is None else _config("convert_fx", QConfigMapping, qconfig_mapping)
     return convert.converted(graph_module, config, mapping, _remove_qconfig)

@@ -2,9 +2,12 @@
 
     out[i, j] = start[j] + sum over k of x[i, k] · w[j, k]   modulo 2^32
 
-A weight is laid out in panels: `VECTORS` registers of columns side by side, and of each column as many terms together as one
-instruction sums.  `vpdpbusd` (VNNI) adds four products of an unsigned and a signed byte to 32 bits.  Without it x is int16 and
-`pmaddwd` adds two products, of which no pair leaves 32 bits; a product of bytes that sums in 16 bits (`vpmaddubsw`) would saturate.
+Rows of x lie one after the other, or are windows of images that lie channels last: a window is runs of bytes at distances that are the same
+for all windows, so nothing is laid out anew.
+
+A weight is laid out in panels: `VECTORS` registers of columns side by side, and of each column as many terms together as one instruction
+sums.  `vpdpbusd` (VNNI) adds four products of an unsigned and a signed byte to 32 bits.  Without it x is int16 and `pmaddwd` adds two
+products, of which no pair leaves 32 bits; a product of bytes that sums in 16 bits (`vpmaddubsw`) would saturate.
 """
 
 from __future__ import annotations
@@ -40,11 +43,15 @@ class Product(NamedTuple):
     Data: out (rows, columns) of int32, x (rows, terms), panels (columns / width, terms / step, width, step) of int8, start
     (columns,) of int32.  Geometry: first task, where to end, columns, terms, rows.  A task is `rows` rows of a panel; the tasks of a
     panel follow each other.
+
+    With `windows`, x is anything contiguous, and there are two data more, of int64: where in x each row begins, (rows,), and how far
+    behind that each of its runs does, (runs,).  Terms are those of a run, whole steps; the geometry ends by the number of runs.
     """
 
     lanes: int
     terms: int
     rows: int
+    windows: bool = False
 
     def text(self) -> str:
         return f"integer rows {tuple(self)} {sources(__file__)}"
@@ -65,12 +72,15 @@ class _Writer(Elements):
         self.x86 = triple.startswith("x86_64")
         self.width = VECTORS * kernel.lanes
         self.item = 1 if kernel.terms == 4 else 2  # bytes of an element of x
+        self.windows = kernel.windows
 
     def write(self) -> None:
         f = self.f
         self.out, self.x, self.panels, self.start = (self.data(k) for k in range(4))
         begin, end = self.geometry(0), self.geometry(1)
         self.columns, self.terms, rows = (self.geometry(k) for k in range(2, 5))
+        if self.windows:
+            self.begins, self.distances, self.runs = self.data(4), self.data(5), self.geometry(5)
         groups = f.binary("sdiv", f.add(rows, i64(self.rows - 1)), i64(self.rows))
 
         def task(number: Value, _: list[Value]) -> list[Value]:
@@ -89,20 +99,36 @@ class _Writer(Elements):
         """Some rows by a panel's columns: all terms."""
         f = self.f
         column = f.mul(panel, i64(self.width))
-        codes = f.gep("i8", self.panels, f.mul(column, self.terms))
-        lines = [
-            f.gep("i8", self.x, f.mul(f.mul(f.add(row, i64(i)), self.terms), i64(self.item)))
-            for i in range(rows)
-        ]
+        terms = f.mul(self.runs, self.terms) if self.windows else self.terms
+        codes = f.gep("i8", self.panels, f.mul(column, terms))
+        lines = [self.line(f.add(row, i64(i))) for i in range(rows)]
         start = [
             self.load(self.element(self.start, f.add(column, i64(v * self.lanes)))) for v in range(VECTORS)
         ]
-        sums = f.loop(i64(0), self.terms, i64(self.step), start * rows, partial(self.terms_of, lines, codes))
+        run = partial(self.run, lines, codes)
+        sums = (
+            f.loop(i64(0), self.runs, i64(1), start * rows, run) if self.windows else run(None, start * rows)
+        )
         for i in range(rows):
             line = self.element(self.out, f.add(f.mul(f.add(row, i64(i)), self.columns), column))
             for v in range(VECTORS):
                 self.store(sums[i * VECTORS + v], self.element(line, i64(v * self.lanes)))
         return []
+
+    def line(self, row: Value) -> Value:
+        """Where a row of x begins."""
+        f = self.f
+        begin = f.load("i64", f.gep("i64", self.begins, row), 8) if self.windows else f.mul(row, self.terms)
+        return f.gep("i8", self.x, f.mul(begin, i64(self.item)))
+
+    def run(self, lines: list[Value], codes: Value, run: Value | None, sums: list[Value]) -> list[Value]:
+        """The sums with a run of terms more; without windows a row is one run."""
+        f = self.f
+        if run is not None:
+            distance = f.mul(f.load("i64", f.gep("i64", self.distances, run), 8), i64(self.item))
+            lines = [f.gep("i8", line, distance) for line in lines]
+            codes = f.gep("i8", codes, f.mul(f.mul(run, self.terms), i64(self.width)))
+        return f.loop(i64(0), self.terms, i64(self.step), sums, partial(self.terms_of, lines, codes))
 
     def terms_of(self, lines: list[Value], codes: Value, k: Value, sums: list[Value]) -> list[Value]:
         """The sums with a step of terms more."""
@@ -142,10 +168,10 @@ class _Writer(Elements):
 
 
 @cache
-def host() -> Product:
+def host(windows: bool = False) -> Product:
     """The product that this processor is fastest with."""
     given = layout()
-    return Product(given.columns // VECTORS, given.terms, rows_at_once())
+    return Product(given.columns // VECTORS, given.terms, rows_at_once(), windows)
 
 
 __all__ = ["Layout", "Product", "host", "layout"]

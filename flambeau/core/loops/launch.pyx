@@ -205,8 +205,8 @@ cdef int run_rows(void* given) except -1:
     limits = family.loaded.get(device.target)
     if limits is None:
         limits = family.loaded[device.target] = callbacks["images"]().row_limits(family.kernel, device.target)
-    lanes, most = limits
-    width, held = scan_form(length, rows.along, most) if rows.scans else row_form(length, count, rows.along, lanes, most)
+    lanes, most, scans = limits
+    width, held = scan_form(length, rows.along, most) if scans else row_form(length, count, rows.along, lanes, most)
     handle = handle_for(family, device, dims, folded, width, wide, held)
     a.count = 0
     for k in range(rows.operands):

@@ -13,7 +13,6 @@ cdef struct Rows:                # one launch over any number of operands: outpu
     int operands
     int outputs                  # how many of them, the first, are results
     bint along                   # lanes run along the row
-    bint scans                   # a scan, on a device: one thread a row, or a whole block
     char** data
     int* width
     int64_t k, r1, r0, total, index_first, index_step

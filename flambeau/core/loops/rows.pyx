@@ -281,7 +281,7 @@ cdef int walk(Rows* rows, int* access, int rank, const int64_t* sizes, const int
     gather_group(&keeps, reduced, False, rank, sizes, strides, n, guide, False)
     if row.rank > 2:
         return row.rank
-    rows.along, rows.scans, rows.panel, rows.outputs, rows.operands = True, False, 0, outputs, n
+    rows.along, rows.panel, rows.outputs, rows.operands = True, 0, outputs, n
     if row.rank and keeps.rank:
         for k in range(n):
             if (k >= outputs or full[k]) and row.stride[k * row.pitch] > 1:

@@ -250,7 +250,6 @@ cdef int operand(Rows* rows, TensorBase t, int64_t first, int64_t step, int64_t 
 cdef int run_on_device(declaration, Rows* rows, int stage, TensorBase x, int working) except -1:
     result = kernel_away(declaration, stage, rows.along, x.code, working)
     rows.run, rows.device, rows.scalars = <kernel_t><void*><PyObject*>result[0], <PyObject*>x.storage.on, NULL
-    rows.scans = stage != TOTALS
     return device_launcher.rows(rows)
 
 

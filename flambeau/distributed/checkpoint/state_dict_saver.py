@@ -13,7 +13,8 @@ from enum import Enum
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .._groups import is_initialized, resolve, twin
+from .._group_making import twin
+from .._groups import is_initialized, resolve
 from ._storage_utils import _storage_setup
 from .default_planner import DefaultSavePlanner
 from .metadata import STATE_DICT_TYPE, Metadata

@@ -9,7 +9,8 @@ from typing import Any
 from ...core.base.dtypes import device as Device
 from ...nn.modules.module import Module
 from ...nn.parameter import Parameter
-from .._groups import default_group, new_subgroups, new_subgroups_by_enumeration, resolve
+from .._group_making import new_subgroups, new_subgroups_by_enumeration
+from .._groups import default_group, resolve
 from ..utils import SYNCED_BYTES, _sync_params_and_buffers
 from ._bucket import Bucket, Sharded, Slot
 from ._engine import Unit, places_of

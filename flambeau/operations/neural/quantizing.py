@@ -6,7 +6,9 @@ neighbour. The gradient is passed on where nothing was clamped, and is 0 elsewhe
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, TypeVar
 
 from ...codegen import functions as fn
 from ...core.base.callbacks import callbacks, callbacks_in
@@ -202,6 +204,39 @@ callbacks_in(
 )
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _stand_ins(values: Any) -> Iterator[Any]:
+    for x in values:
+        if isinstance(x, (tuple, list)):
+            yield from _stand_ins(x)
+        elif not isinstance(x, TensorBase) and hasattr(type(x), "__torch_function__"):
+            yield x
+
+
+def traceable(function: F) -> F:
+    """A function that objects which stand for tensors, such as the proxies of a graph that is traced, answer by `__torch_function__`.
+
+    >>> import flambeau
+    >>> from flambeau.operations.neural.quantizing import traceable
+    >>> @traceable
+    ... def doubled(x):
+    ...     return x + x
+    >>> [n.name for n in flambeau.fx.symbolic_trace(lambda x: doubled(x)).graph.nodes]
+    ['x', 'doubled', 'output']
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for x in _stand_ins((*args, *kwargs.values())):
+            return type(x).__torch_function__(call, (type(x),), args, kwargs)
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+@traceable
 def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> Any:
     """A quantised tensor of the nearest codes, clamp(round(x / scale + zero_point)); half-way cases go to the even neighbour.
 
@@ -223,6 +258,7 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> 
     return callbacks["quantize_per_tensor"](input, scale, zero_point, dtype)
 
 
+@traceable
 def quantize_per_tensor_dynamic(input: Any, dtype: Any, reduce_range: bool) -> Any:
     """A quantised tensor whose scale and zero point hold the least and the largest number of `input`, and 0.
 
@@ -243,6 +279,7 @@ def quantize_per_tensor_dynamic(input: Any, dtype: Any, reduce_range: bool) -> A
     return callbacks["quantize_per_tensor_dynamic"](input, dtype, reduce_range)
 
 
+@traceable
 def quantize_per_channel(input: Any, scales: Any, zero_points: Any, axis: int, dtype: Any) -> Any:
     """`quantize_per_tensor` with a scale and a zero point for each index of dimension `axis`.
 
@@ -365,7 +402,7 @@ def _question(name: str) -> Any:
     {answer}
     """
     ask.__annotations__["return"] = _ASKED[name]
-    return ask
+    return traceable(ask)
 
 
 QUANTISED = {name: _question(name) for name in _ASKED}  # functions and methods that ask quantised tensors

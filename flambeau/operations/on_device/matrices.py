@@ -2,7 +2,7 @@
 
 A step of each algorithm is a launch or three over all elements of all matrices (G. Golub, C. Van Loan, "Matrix Computations", 2013,
 algorithms 3.1.3, 3.4.1, 4.2.1 and 5.2.1), so n columns take some n launches.  LAPACK adds in another order: bits differ from the CPU's.
-Conventions are LAPACK's.
+Conventions are LAPACK's.  Large matrices on NVIDIA's devices are cuSOLVER's, where it is installed (`devices/cusolver.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from ...codegen import functions as fn
 from ...codegen.expr import Expr
+from ...core.base.callbacks import callbacks
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange
@@ -58,6 +59,11 @@ def _real(value: Expr, like: Expr) -> Expr:
     return fn.pair(value, fn.like(value, 0.0)) if fn.is_complex(like.dtype) else value
 
 
+def solver_for(a: TensorBase) -> Any:
+    """The device's library of decompositions, where it has one that is faster for this stack of matrices; else None."""
+    return callbacks["device.solver"](a) if a.is_cuda else None  # type: ignore[attr-defined]
+
+
 # --- triangular systems ------------------------------
 @indexed(static=("upper", "unit"))
 def _solved(at, b, a, *, step, upper, unit):
@@ -98,6 +104,8 @@ def _cholesky_step(at, a, *, step):
 def cholesky(a: TensorBase) -> tuple[TensorBase, TensorBase]:
     """The lower factor, and for each matrix 0 or the order of the first minor that is not positive."""
     with unrecorded():
+        if (solver := solver_for(a)) is not None:
+            return solver.cholesky(a)
         result = a.tril().contiguous()
         n = a.shape[-1]
         for k in range(n):
@@ -143,6 +151,8 @@ def _size(x: TensorBase) -> TensorBase:
 def lu(a: TensorBase) -> tuple[TensorBase, TensorBase, TensorBase]:
     """L and U in one matrix, the rows exchanged at each step (from 1, int32), and 0 or the first zero pivot's number."""
     with unrecorded():
+        if (solver := solver_for(a)) is not None:
+            return solver.lu(a)
         result = a.contiguous()
         m, n = a.shape[-2:]
         pivots = []
@@ -187,6 +197,8 @@ def _with_lu(factors: TensorBase, pivots: TensorBase, b: TensorBase) -> TensorBa
 def solve(a: TensorBase, b: TensorBase) -> tuple[TensorBase, TensorBase]:
     """The solution, and for each matrix 0 or the number of the first pivot that is 0."""
     with unrecorded():
+        if (solver := solver_for(a)) is not None:
+            return solver.solve(a, b)
         factors, pivots, info = lu(a)
         return _with_lu(factors, pivots, b), info
 
@@ -284,6 +296,8 @@ def _applied(at, e, v, tau, sums, *, step):
 def qr(a: TensorBase) -> tuple[TensorBase, TensorBase]:
     """R with the reflections' vectors below it, and their scales: LAPACK's geqrf."""
     with unrecorded():
+        if (solver := solver_for(a)) is not None:
+            return solver.qr(a)
         result, taus = a.contiguous(), []
         m, n = a.shape[-2:]
         batch = a.shape[:-2]

@@ -17,14 +17,19 @@ from ...core.base.typeinfo import finfo
 from ...core.places.join import cat, stack
 from ...core.tape.contexts import unrecorded
 from ..declare.indexed import indexed
-from .matrices import _minus, _plus, _real, _times, orthogonal
+from .matrices import _minus, _plus, _real, _times, orthogonal, solver_for
 from .ordering import order
 
 SWEEPS = 60  # some ten are enough; more would never end
 
 
 class NotConverged(RuntimeError):
-    """Rotations do not come to an end: the numbers are not finite."""
+    """Rotations, or the library's iterations, do not come to an end: the numbers are not finite."""
+
+
+def _converged(info: TensorBase) -> None:
+    if bool((info != 0).any()):
+        raise NotConverged
 
 
 def _partner(i: Expr, turn: Expr, size: Expr) -> Expr:
@@ -90,6 +95,10 @@ def _both_sides(at, a, v, *, turn):
 def hermitian(a: TensorBase, lower: bool) -> tuple[TensorBase, TensorBase]:
     """Eigenvalues, ascending, and eigenvectors, of matrices of which one triangle is read."""
     with unrecorded():
+        if (solver := solver_for(a)) is not None:
+            values, vectors, info = solver.hermitian(a, lower)
+            _converged(info)
+            return values, vectors
         n = a.shape[-1]
         main = a.diagonal(0, -2, -1)
         main = main.real if a.is_complex() else main
@@ -183,6 +192,10 @@ def _columns(w: TensorBase, rows: int) -> TensorBase:
 def singular(a: TensorBase, full: bool, wanted: bool) -> tuple[TensorBase, TensorBase, TensorBase]:
     """U, S, descending, and Vᴴ; S alone unless `wanted`."""
     with unrecorded():
+        if (solver := solver_for(a)) is not None:
+            U, S, Vh, info = solver.singular(a, full, wanted)
+            _converged(info)
+            return (U, S, Vh) if wanted else (a, S, a)
         m, n = a.shape[-2:]
         if m < n:
             V, S, Uh = singular(a.mH, full, wanted)

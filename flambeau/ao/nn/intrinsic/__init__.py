@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ....core.base.lazily import lazily
 from ....nn.modules import activation, batchnorm, container, conv, linear
 from ....nn.modules.module import Module
+from .._making import made
 
 __all__ = [
     "BNReLU2d",
@@ -42,8 +43,14 @@ class _FusedModule(container.Sequential):
         super().__init__(*modules)
 
 
-class ConvReLU1d(_FusedModule):
-    """A `Conv1d` and a `ReLU`, one after the other.
+def _of(name: str, *parts: Any) -> Any:
+    """A class of modules of these classes, one after the other."""
+    names = [f"`{kind.__name__}`" for kind in parts]
+    listed = " and a ".join([", a ".join(names[:-1]), names[-1]])
+    features = "1, 2, 1" if parts[0] in _CONVOLUTIONS else "1, 2" if parts[0] is linear.Linear else "2"
+    made_of = [f"nn.{parts[0].__name__}({features})"]
+    made_of += [f"nn.{kind.__name__}({'' if kind is activation.ReLU else 2})" for kind in parts[1:]]
+    text = f"""A {listed}, one after the other.
 
     Shape:
         input: as of the first; the result: as of the last
@@ -52,267 +59,21 @@ class ConvReLU1d(_FusedModule):
         AssertionError: modules of other classes
 
     >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import ConvReLU1d
-    >>> len(ConvReLU1d(nn.Conv1d(1, 2, 1), nn.ReLU()))
-    2
+    >>> from flambeau.ao.nn.intrinsic import {name}
+    >>> len({name}({", ".join(made_of)}))
+    {len(parts)}
     """
-
-    _parts = (
-        conv.Conv1d,
-        activation.ReLU,
-    )
-
-
-class ConvBn1d(_FusedModule):
-    """A `Conv1d` and a `BatchNorm1d`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import ConvBn1d
-    >>> len(ConvBn1d(nn.Conv1d(1, 2, 1), nn.BatchNorm1d(2)))
-    2
-    """
-
-    _parts = (
-        conv.Conv1d,
-        batchnorm.BatchNorm1d,
-    )
-
-
-class ConvBnReLU1d(_FusedModule):
-    """A `Conv1d`, a `BatchNorm1d` and a `ReLU`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import ConvBnReLU1d
-    >>> len(ConvBnReLU1d(nn.Conv1d(1, 2, 1), nn.BatchNorm1d(2), nn.ReLU()))
-    3
-    """
-
-    _parts = (
-        conv.Conv1d,
-        batchnorm.BatchNorm1d,
-        activation.ReLU,
-    )
-
-
-class ConvReLU2d(_FusedModule):
-    """A `Conv2d` and a `ReLU`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import ConvReLU2d
-    >>> len(ConvReLU2d(nn.Conv2d(1, 2, 1), nn.ReLU()))
-    2
-    """
-
-    _parts = (
-        conv.Conv2d,
-        activation.ReLU,
-    )
-
-
-class ConvBn2d(_FusedModule):
-    """A `Conv2d` and a `BatchNorm2d`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import ConvBn2d
-    >>> len(ConvBn2d(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2)))
-    2
-    """
-
-    _parts = (
-        conv.Conv2d,
-        batchnorm.BatchNorm2d,
-    )
-
-
-class ConvBnReLU2d(_FusedModule):
-    """A `Conv2d`, a `BatchNorm2d` and a `ReLU`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import ConvBnReLU2d
-    >>> len(ConvBnReLU2d(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.ReLU()))
-    3
-    """
-
-    _parts = (
-        conv.Conv2d,
-        batchnorm.BatchNorm2d,
-        activation.ReLU,
-    )
-
-
-class ConvReLU3d(_FusedModule):
-    """A `Conv3d` and a `ReLU`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import ConvReLU3d
-    >>> len(ConvReLU3d(nn.Conv3d(1, 2, 1), nn.ReLU()))
-    2
-    """
-
-    _parts = (
-        conv.Conv3d,
-        activation.ReLU,
-    )
-
-
-class ConvBn3d(_FusedModule):
-    """A `Conv3d` and a `BatchNorm3d`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import ConvBn3d
-    >>> len(ConvBn3d(nn.Conv3d(1, 2, 1), nn.BatchNorm3d(2)))
-    2
-    """
-
-    _parts = (
-        conv.Conv3d,
-        batchnorm.BatchNorm3d,
-    )
-
-
-class ConvBnReLU3d(_FusedModule):
-    """A `Conv3d`, a `BatchNorm3d` and a `ReLU`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import ConvBnReLU3d
-    >>> len(ConvBnReLU3d(nn.Conv3d(1, 2, 1), nn.BatchNorm3d(2), nn.ReLU()))
-    3
-    """
-
-    _parts = (
-        conv.Conv3d,
-        batchnorm.BatchNorm3d,
-        activation.ReLU,
-    )
-
-
-class LinearReLU(_FusedModule):
-    """A `Linear` and a `ReLU`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import LinearReLU
-    >>> len(LinearReLU(nn.Linear(1, 2), nn.ReLU()))
-    2
-    """
-
-    _parts = (
-        linear.Linear,
-        activation.ReLU,
-    )
-
-
-class LinearBn1d(_FusedModule):
-    """A `Linear` and a `BatchNorm1d`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import LinearBn1d
-    >>> len(LinearBn1d(nn.Linear(1, 2), nn.BatchNorm1d(2)))
-    2
-    """
-
-    _parts = (
-        linear.Linear,
-        batchnorm.BatchNorm1d,
-    )
-
-
-class BNReLU2d(_FusedModule):
-    """A `BatchNorm2d` and a `ReLU`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import BNReLU2d
-    >>> len(BNReLU2d(nn.BatchNorm2d(2), nn.ReLU()))
-    2
-    """
-
-    _parts = (
-        batchnorm.BatchNorm2d,
-        activation.ReLU,
-    )
-
-
-class BNReLU3d(_FusedModule):
-    """A `BatchNorm3d` and a `ReLU`, one after the other.
-
-    Shape:
-        input: as of the first; the result: as of the last
-
-    Raises:
-        AssertionError: modules of other classes
-
-    >>> from flambeau import nn
-    >>> from flambeau.ao.nn.intrinsic import BNReLU3d
-    >>> len(BNReLU3d(nn.BatchNorm3d(2), nn.ReLU()))
-    2
-    """
-
-    _parts = (
-        batchnorm.BatchNorm3d,
-        activation.ReLU,
-    )
+    return made(__name__, name, (_FusedModule,), text, _parts=parts)
+
+
+_CONVOLUTIONS = (conv.Conv1d, conv.Conv2d, conv.Conv3d)
+_NORMS = (batchnorm.BatchNorm1d, batchnorm.BatchNorm2d, batchnorm.BatchNorm3d)
+_BOTH = tuple(enumerate(zip(_CONVOLUTIONS, _NORMS), 1))
+ConvReLU1d, ConvReLU2d, ConvReLU3d = (_of(f"ConvReLU{d}d", c, activation.ReLU) for d, (c, _) in _BOTH)
+ConvBn1d, ConvBn2d, ConvBn3d = (_of(f"ConvBn{d}d", c, bn) for d, (c, bn) in _BOTH)
+ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d = (
+    _of(f"ConvBnReLU{d}d", c, bn, activation.ReLU) for d, (c, bn) in _BOTH
+)
+BNReLU2d, BNReLU3d = (_of(f"BNReLU{d}d", bn, activation.ReLU) for d, (_, bn) in _BOTH[1:])
+LinearReLU = _of("LinearReLU", linear.Linear, activation.ReLU)
+LinearBn1d = _of("LinearBn1d", linear.Linear, batchnorm.BatchNorm1d)

@@ -12,6 +12,7 @@ from ....nn.modules.module import Module
 from ....nn.modules.sparse import Embedding as FloatEmbedding
 from ....nn.modules.sparse import EmbeddingBag as FloatBag
 from ....operations.declare.registry import published
+from .._making import made, sizes
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Embedding", "EmbeddingBag", "Linear"]
 float_qparams = qscheme.per_channel_affine_float_qparams
@@ -23,6 +24,7 @@ class _Rounding(Module):
 
     _FLOAT_MODULE: ClassVar[tuple[type, ...]]
     _own: ClassVar[tuple[str, ...]]  # the arguments of the class, in order, which a layer has as attributes
+    _scheme: ClassVar[Any] = None  # by which the weight must be rounded, None for any
     weight: Any
     bias: Any
 
@@ -31,6 +33,10 @@ class _Rounding(Module):
             raise AssertionError("qconfig must be provided for QAT module")
         self.qconfig = qconfig
         self.weight_fake_quant = qconfig.weight()
+        if self._scheme not in (None, self.weight_fake_quant.qscheme):
+            raise AssertionError(
+                f"Embedding weights requires a qscheme of {self._scheme}, got {self.weight_fake_quant.qscheme}"
+            )
 
     def _rounded(self) -> Any:
         return self.weight_fake_quant(self.weight)
@@ -49,11 +55,11 @@ class _Rounding(Module):
         given = {name: getattr(layer, name) for name in cls._own}
         if hasattr(layer, "bias"):
             given["bias"] = layer.bias is not None
-        made = cls(**given, qconfig=mod.qconfig)
-        made.weight = layer.weight
+        new = cls(**given, qconfig=mod.qconfig)
+        new.weight = layer.weight
         if hasattr(layer, "bias"):
-            made.bias = layer.bias
-        return made.train(mod.training)
+            new.bias = layer.bias
+        return new.train(mod.training)
 
 
 class Linear(_Rounding, FloatLinear):
@@ -95,9 +101,9 @@ class Linear(_Rounding, FloatLinear):
 
     def to_float(self) -> Any:
         """A plain layer with the same parameters."""
-        made = FloatLinear(self.in_features, self.out_features, self.bias is not None)
-        made.weight, made.bias = self.weight, self.bias
-        return made.train(self.training)
+        new = FloatLinear(self.in_features, self.out_features, self.bias is not None)
+        new.weight, new.bias = self.weight, self.bias
+        return new.train(self.training)
 
 
 OF_CONVOLUTIONS = (
@@ -152,70 +158,30 @@ class _ConvNd(_Rounding):
         return self._conv_forward(input, self._rounded(), self.bias)
 
 
-class Conv1d(_ConvNd, convs.Conv1d):
-    """`nn.Conv1d` with a rounded weight.
+def _conv(d: int) -> Any:
+    name = f"Conv{d}d"
+    base = getattr(convs, name)
+    text = f"""`nn.{name}` with a rounded weight.
 
     Args:
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv1d`.
+        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.{name}`.
 
     Shape:
-        input and result: as of `nn.Conv1d`
+        input and result: as of `nn.{name}`
 
     Raises:
         AssertionError: there is no configuration
 
     >>> import flambeau
-    >>> from flambeau.ao.nn.qat import Conv1d
+    >>> from flambeau.ao.nn.qat import {name}
     >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> Conv1d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(1, 2, 6)).shape
-    flambeau.Size([1, 3, 4])
+    >>> {name}(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(1, 2, {sizes(d, 6)})).shape
+    flambeau.Size([1, 3, {sizes(d, 4)}])
     """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (convs.Conv1d,)
-
-
-class Conv2d(_ConvNd, convs.Conv2d):
-    """`nn.Conv2d` with a rounded weight.
-
-    Args:
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv2d`.
-
-    Shape:
-        input and result: as of `nn.Conv2d`
-
-    Raises:
-        AssertionError: there is no configuration
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.qat import Conv2d
-    >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> Conv2d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(1, 2, 6, 6)).shape
-    flambeau.Size([1, 3, 4, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (convs.Conv2d,)
+    return made(__name__, name, (_ConvNd, base), text, _FLOAT_MODULE=(base,))
 
 
-class Conv3d(_ConvNd, convs.Conv3d):
-    """`nn.Conv3d` with a rounded weight.
-
-    Args:
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv3d`.
-
-    Shape:
-        input and result: as of `nn.Conv3d`
-
-    Raises:
-        AssertionError: there is no configuration
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.qat import Conv3d
-    >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> Conv3d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(1, 2, 6, 6, 6)).shape
-    flambeau.Size([1, 3, 4, 4, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (convs.Conv3d,)
+Conv1d, Conv2d, Conv3d = (_conv(d) for d in (1, 2, 3))
 
 
 class Embedding(_Rounding, FloatEmbedding):
@@ -239,6 +205,7 @@ class Embedding(_Rounding, FloatEmbedding):
     """
 
     _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (FloatEmbedding,)
+    _scheme = float_qparams
     _own = (
         "num_embeddings",
         "embedding_dim",
@@ -271,10 +238,6 @@ class Embedding(_Rounding, FloatEmbedding):
             sparse=sparse,
         )
         self._take(qconfig)
-        if self.weight_fake_quant.qscheme is not float_qparams:
-            raise AssertionError(
-                f"Embedding weights requires a qscheme of {float_qparams}, got {self.weight_fake_quant.qscheme}"
-            )
 
     def forward(self, input: Any) -> Any:
         return _functions["embedding"](
@@ -309,6 +272,7 @@ class EmbeddingBag(_Rounding, FloatBag):
     """
 
     _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (FloatBag,)
+    _scheme = float_qparams
     _own = (
         "num_embeddings",
         "embedding_dim",
@@ -347,10 +311,6 @@ class EmbeddingBag(_Rounding, FloatBag):
             include_last_offset=include_last_offset,
         )
         self._take(qconfig)
-        if self.weight_fake_quant.qscheme is not float_qparams:
-            raise AssertionError(
-                f"Embedding weights requires a qscheme of {float_qparams}, got {self.weight_fake_quant.qscheme}"
-            )
 
     def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
         return _functions["embedding_bag"](

@@ -8,6 +8,7 @@ from ....core.make.literal import tensor
 from ....nn.modules import batchnorm as floats
 from ..._integers import quantised_input
 from ..._quantized_tensor import Quantizer, encoded, schemes
+from .._making import made, sizes
 
 
 class _BatchNorm(floats._BatchNorm):
@@ -40,6 +41,9 @@ class _BatchNorm(floats._BatchNorm):
         quantizer = Quantizer(schemes.per_tensor_affine, float(self.scale), int(self.zero_point))
         return encoded(result, input.dtype, quantizer)
 
+    def _get_name(self) -> str:
+        return f"Quantized{type(self).__name__}"
+
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The layer of one that was observed; AssertionError for another class."""
@@ -49,36 +53,16 @@ class _BatchNorm(floats._BatchNorm):
             )
         after = mod.activation_post_process
         mod = mod[0] if hasattr(mod, "_parts") else mod
-        made = cls(mod.num_features, mod.eps)
-        made.weight, made.bias = mod.weight, mod.bias
-        made.running_mean, made.running_var = mod.running_mean, mod.running_var
-        made.scale, made.zero_point = after.calculate_qparams()
-        return made
+        new = cls(mod.num_features, mod.eps)
+        new.weight, new.bias = mod.weight, mod.bias
+        new.running_mean, new.running_var = mod.running_mean, mod.running_var
+        new.scale, new.zero_point = after.calculate_qparams()
+        return new
 
 
-class BatchNorm2d(_BatchNorm):
-    """`nn.BatchNorm2d` of a quantised tensor, by the running statistics; the numbers are rounded to codes of `scale` and `zero_point`.
-
-    Shape:
-        input: (N, num_features, *sizes), of quint8 or qint8; the result has the same
-
-    Raises:
-        RuntimeError: an input that is not quantised per tensor
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.quantized import BatchNorm2d
-    >>> BatchNorm2d(2)(flambeau.quantize_per_tensor(flambeau.ones(1, 2, 3, 3), 0.1, 0, flambeau.quint8)).shape
-    flambeau.Size([1, 2, 3, 3])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (floats.BatchNorm2d,)
-
-    def _get_name(self) -> str:
-        return "QuantizedBatchNorm2d"
-
-
-class BatchNorm3d(_BatchNorm):
-    """`nn.BatchNorm3d` of a quantised tensor, by the running statistics; the numbers are rounded to codes of `scale` and `zero_point`.
+def _of(d: int) -> Any:
+    name = f"BatchNorm{d}d"
+    text = f"""`nn.{name}` of a quantised tensor, by the running statistics; the numbers are rounded to codes of `scale` and `zero_point`.
 
     Shape:
         input: (N, num_features, *sizes), of quint8 or qint8; the result has the same
@@ -87,12 +71,12 @@ class BatchNorm3d(_BatchNorm):
         RuntimeError: an input that is not quantised per tensor
 
     >>> import flambeau
-    >>> from flambeau.ao.nn.quantized import BatchNorm3d
-    >>> BatchNorm3d(2)(flambeau.quantize_per_tensor(flambeau.ones(1, 2, 3, 3, 3), 0.1, 0, flambeau.quint8)).shape
-    flambeau.Size([1, 2, 3, 3, 3])
+    >>> from flambeau.ao.nn.quantized import {name}
+    >>> x = flambeau.quantize_per_tensor(flambeau.ones(1, 2, {sizes(d, 3)}), 0.1, 0, flambeau.quint8)
+    >>> {name}(2)(x).shape
+    flambeau.Size([1, 2, {sizes(d, 3)}])
     """
+    return made(__name__, name, (_BatchNorm,), text, _FLOAT_MODULE=(getattr(floats, name),))
 
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (floats.BatchNorm3d,)
 
-    def _get_name(self) -> str:
-        return "QuantizedBatchNorm3d"
+BatchNorm2d, BatchNorm3d = _of(2), _of(3)

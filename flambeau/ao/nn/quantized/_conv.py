@@ -10,6 +10,7 @@ from ....nn.modules import conv as floats
 from ....nn.utils.fusion import fuse_conv_bn_weights
 from ..._integers import ConvParams
 from .. import intrinsic
+from .._making import made, sizes
 from ._base import Requantizing, observed, qint8, quantize_weight
 from ._linear import blank
 
@@ -84,7 +85,7 @@ class _ConvNd(Requantizing):
         return self._packed_params.bias
 
     def _get_name(self) -> str:
-        return f"QuantizedConv{self._dims}d"
+        return f"Quantized{type(self).__name__}"
 
     def extra_repr(self) -> str:
         text = (
@@ -128,7 +129,7 @@ class _ConvNd(Requantizing):
                 mod.weight, mod.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
             )
         layer, after, observer = observed(f"nnq.{cls.__name__}", mod, cls._FLOAT_MODULE)
-        made = cls(
+        new = cls(
             layer.in_channels,
             layer.out_channels,
             layer.kernel_size,
@@ -139,89 +140,35 @@ class _ConvNd(Requantizing):
             layer.bias is not None,
             layer.padding_mode,
         )
-        made.set_weight_bias(quantize_weight(layer.weight, observer), layer.bias)
-        return made._take_scale(after)
+        new.set_weight_bias(quantize_weight(layer.weight, observer), layer.bias)
+        return new._take_scale(after)
 
 
-class Conv1d(_ConvNd):
-    """`nn.Conv1d` over quantised tensors: exact sums of integers, which are requantised by `scale` and `zero_point`.
+def _of(d: int) -> Any:
+    name = f"Conv{d}d"
+    text = f"""`nn.{name}` over quantised tensors: exact sums of integers, which are requantised by `scale` and `zero_point`.
 
-    `ao.quantization.convert` makes it of a `Conv1d` that was observed.  Windows are laid out as rows and multiplied by the integer
-    tile; with groups, the sums are made in float64, which has all of these integers.
+    `ao.quantization.convert` makes it of a `{name}` that was observed.  Windows are rows of the integer tile, which reads them
+    where they lie; with groups, the sums are made in float64, which has all of these integers.
 
     Args:
-        as of `nn.Conv1d`; `padding` in numbers, `padding_mode` "zeros".
+        as of `nn.{name}`; `padding` in numbers, `padding_mode` "zeros".
 
     Shape:
-        input: (N, in_channels, *sizes), of quint8 or qint8; the result is as of `nn.Conv1d`, with channels last in memory
+        input: (N, in_channels, *sizes), of quint8 or qint8; the result is as of `nn.{name}`, with channels last in memory
 
     Raises:
         ValueError: channels that the groups do not divide, or another padding
         RuntimeError: an input that is not quantised per tensor, or of another shape
 
     >>> import flambeau
-    >>> from flambeau.ao.nn.quantized import Conv1d
-    >>> x = flambeau.quantize_per_tensor(flambeau.ones(1, 2, 6), 0.1, 0, flambeau.quint8)
-    >>> Conv1d(2, 3, 3)(x).shape
-    flambeau.Size([1, 3, 4])
+    >>> from flambeau.ao.nn.quantized import {name}
+    >>> x = flambeau.quantize_per_tensor(flambeau.ones(1, 2, {sizes(d, 6)}), 0.1, 0, flambeau.quint8)
+    >>> {name}(2, 3, 3)(x).shape
+    flambeau.Size([1, 3, {sizes(d, 4)}])
     """
-
-    _dims = 1
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (floats.Conv1d,)
-    _bn = ("ConvBn1d", "ConvBnReLU1d")
+    layers = {"_FLOAT_MODULE": (getattr(floats, name),), "_bn": (f"ConvBn{d}d", f"ConvBnReLU{d}d")}
+    return made(__name__, name, (_ConvNd,), text, _dims=d, **layers)
 
 
-class Conv2d(_ConvNd):
-    """`nn.Conv2d` over quantised tensors: exact sums of integers, which are requantised by `scale` and `zero_point`.
-
-    `ao.quantization.convert` makes it of a `Conv2d` that was observed.  Windows are laid out as rows and multiplied by the integer
-    tile; with groups, the sums are made in float64, which has all of these integers.
-
-    Args:
-        as of `nn.Conv2d`; `padding` in numbers, `padding_mode` "zeros".
-
-    Shape:
-        input: (N, in_channels, *sizes), of quint8 or qint8; the result is as of `nn.Conv2d`, with channels last in memory
-
-    Raises:
-        ValueError: channels that the groups do not divide, or another padding
-        RuntimeError: an input that is not quantised per tensor, or of another shape
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.quantized import Conv2d
-    >>> x = flambeau.quantize_per_tensor(flambeau.ones(1, 2, 6, 6), 0.1, 0, flambeau.quint8)
-    >>> Conv2d(2, 3, 3)(x).shape
-    flambeau.Size([1, 3, 4, 4])
-    """
-
-    _dims = 2
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (floats.Conv2d,)
-    _bn = ("ConvBn2d", "ConvBnReLU2d")
-
-
-class Conv3d(_ConvNd):
-    """`nn.Conv3d` over quantised tensors: exact sums of integers, which are requantised by `scale` and `zero_point`.
-
-    `ao.quantization.convert` makes it of a `Conv3d` that was observed.  Windows are laid out as rows and multiplied by the integer
-    tile; with groups, the sums are made in float64, which has all of these integers.
-
-    Args:
-        as of `nn.Conv3d`; `padding` in numbers, `padding_mode` "zeros".
-
-    Shape:
-        input: (N, in_channels, *sizes), of quint8 or qint8; the result is as of `nn.Conv3d`, with channels last in memory
-
-    Raises:
-        ValueError: channels that the groups do not divide, or another padding
-        RuntimeError: an input that is not quantised per tensor, or of another shape
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.quantized import Conv3d
-    >>> x = flambeau.quantize_per_tensor(flambeau.ones(1, 2, 6, 6, 6), 0.1, 0, flambeau.quint8)
-    >>> Conv3d(2, 3, 3)(x).shape
-    flambeau.Size([1, 3, 4, 4, 4])
-    """
-
-    _dims = 3
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (floats.Conv3d,)
-    _bn = ("ConvBn3d", "ConvBnReLU3d")
+Conv1d, Conv2d, Conv3d = (_of(d) for d in (1, 2, 3))

@@ -129,7 +129,7 @@ class Linear(Requantizing, PackedLinear):
     _relu: ClassVar[bool] = False
 
     def _get_name(self) -> str:
-        return "QuantizedLinear"
+        return f"Quantized{type(self).__name__}"
 
     def extra_repr(self) -> str:
         return (

@@ -44,6 +44,15 @@ ctypedef void (*complex_general_t)(
     const char* left, const char* right, const int* n, void* a, const int* lda, void* w, void* vl, const int* ldvl, void* vr,
     const int* ldvr, void* work, const int* lwork, void* rwork, int* info, size_t, size_t) noexcept nogil
 
+ctypedef void (*product_t)(
+    const char* transa, const char* transb, const int* m, const int* n, const int* k, const void* alpha, const void* a, const int* lda,
+    const void* b, const int* ldb, const void* beta, void* c, const int* ldc, size_t, size_t) noexcept nogil
+ctypedef void (*square_t)(
+    const char* uplo, const char* trans, const int* n, const int* k, const void* alpha, const void* a, const int* lda, const void* beta,
+    void* c, const int* ldc, size_t, size_t) noexcept nogil
+ctypedef void (*exchange_t)(
+    const int* n, void* a, const int* lda, const int* first, const int* last, const int* pivots, const int* step) noexcept nogil
+
 cdef struct Routines:
     qr_t geqrf
     q_t orgqr
@@ -54,6 +63,9 @@ cdef struct Routines:
     inverse_t getri
     cholesky_t potrf
     triangular_t trsm
+    product_t gemm
+    square_t herk
+    exchange_t laswp
     svd_t gesdd
     bidiagonal_t lasq1
     symmetric_t syevd
@@ -97,12 +109,24 @@ cdef int workspace_size(Job* job, const char* work) noexcept nogil
 # Whether a matrix, or the triangle that the library would read, has no NaN or infinity, on which it prints, or goes astray.
 cdef bint finite(const Job* j, const char* a, int64_t rows, int64_t columns, char triangle) noexcept nogil
 
+cdef inline char* element(const Job* j, char* a, int64_t row, int64_t column) noexcept nogil:
+    return a + (column * j.lead + row) * j.size
+
+
 cdef inline void unit_of(const Job* j, double* one) noexcept nogil:
     """1 in the matrices' type."""
     one[0], one[1] = 1.0, 0.0
     if j.kind % 2 == 0:
         one[0] = 0.0
         (<float*>one)[0] = 1.0
+
+
+cdef inline void minus_of(const Job* j, double* minus) noexcept nogil:
+    """-1 in the matrices' type."""
+    minus[0], minus[1] = -1.0, 0.0
+    if j.kind % 2 == 0:
+        minus[0] = 0.0
+        (<float*>minus)[0] = -1.0
 
 
 cdef inline void add_one(char* to, int kind) noexcept nogil:

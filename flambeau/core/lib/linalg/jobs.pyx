@@ -45,6 +45,9 @@ cdef int kind_of(TensorBase x) except -1:
         r.getrf = <lu_t>routine(f"{letter}getrf_")
         r.getri = <inverse_t>routine(f"{letter}getri_")
         r.potrf = <cholesky_t>routine(f"{letter}potrf_")
+        r.gemm = <product_t>routine(f"{letter}gemm_")
+        r.herk = <square_t>routine(f"{letter}{'herk' if hermitian else 'syrk'}_")
+        r.laswp = <exchange_t>routine(f"{letter}laswp_")
         r.trsm = <triangular_t>routine(f"{letter}trsm_")
         r.lasq1 = <bidiagonal_t>routine("dlasq1_")
         r.gesdd = <svd_t>routine(f"{letter}gesdd_")
@@ -64,6 +67,7 @@ cdef int begin(Job* job, TensorBase a, str who) except -1:
     job.kind, job.size, job.failed = kind_of(a), a.width, 0
     job.routines = &tables[job.kind]
     job.a, job.a_step = pointer(a) if a.count else NULL, rows * columns * a.width
+    job.b, job.b_step, job.pivots = NULL, 0, NULL
     return 0
 
 

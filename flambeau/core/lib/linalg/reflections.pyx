@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from ...base.tensor cimport TensorBase, new_tensor, pointer
-from .jobs cimport Job, add_one, begin, matrices, run, stack, unit_of, workspace_size
+from .jobs cimport Job, add_one, begin, element, matrices, minus_of, run, stack, unit_of, workspace_size
 
 cdef enum:
     ALONE = 1 << 14            # elements up to which LAPACK reflects one column after another
@@ -45,10 +45,6 @@ cdef void reflect(const Job* j, const char* v, int rows, const char* t, char* to
     j.routines.larfb(b"L", &j.transposed, b"F", b"C", &rows, &count, &k, v, &j.lead, t, &j.block, to, &lead, work, &count, 1, 1, 1, 1)
 
 
-cdef inline char* element(const Job* j, char* a, int64_t row, int64_t column) noexcept nogil:
-    return a + (column * j.lead + row) * j.size
-
-
 cdef int rest_of(const Job* j) noexcept nogil:
     """How many pieces the columns after the block in hand have."""
     return (j.n - j.column - width(j) + COLUMNS - 1) // COLUMNS
@@ -81,10 +77,7 @@ cdef void own_columns(Job* j, char* work) noexcept nogil:
     cdef char* v = element(j, j.a, j.column, j.column)
     cdef char* top = work + b * row
     unit_of(j, one)
-    minus[0], minus[1] = -1.0, 0.0
-    if j.kind % 2 == 0:
-        minus[0] = 0.0
-        (<float*>minus)[0] = -1.0
+    minus_of(j, minus)
     memset(work, 0, b * row)
     for c in range(b):
         memcpy(work + c * row, t + <int64_t>c * j.block * j.size, (c + 1) * <int64_t>j.size)

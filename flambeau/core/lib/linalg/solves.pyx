@@ -1,44 +1,35 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Systems of equations: by LU factors, and triangular ones."""
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
 from ...base.tensor cimport TensorBase, pointer
 from .factors import lu
-from .jobs cimport Job, begin, matrices, run, unit_of
+from .jobs cimport Job, begin, matrices, run
+from .triangles cimport Triangle, exchange_back, solve_triangle
 
 cdef enum:
     PART = 128                 # columns of right sides that a thread takes at least
 
 
 cdef void solve_range(void* context, int64_t begin, int64_t end) noexcept nogil:
-    """x with x A' = b': first by the one triangle, then by the other, then rows are exchanged, the last first."""
+    """A = Uᵀ Lᵀ Pᵀ, where L and U lie by columns: first by the one triangle, then by the other, then rows are exchanged, the last first."""
     cdef Job* j = <Job*>context
-    cdef int64_t at, matrix, row = <int64_t>j.m * j.size, length
-    cdef int i, other, columns
-    cdef double[2] one
-    cdef int* pivots
+    cdef Triangle first
+    cdef Triangle second
+    cdef Job one = j[0]
+    cdef int64_t at, matrix, row = <int64_t>j.m * j.size
+    cdef int columns
     cdef char* x
-    cdef char* factors
-    cdef char* spare = <char*>malloc(row)
-    if spare == NULL:
-        j.failed = 1
-        return
-    unit_of(j, one)
+    first.turned = second.turned = first.upper = first.unit = False
+    second.upper = second.unit = True
+    first.lead = second.lead = j.n
     for at in range(begin, end):
         matrix = at // j.k
-        factors, pivots = j.a + matrix * j.a_step, j.pivots + (matrix * j.n if j.a_step else 0)
+        first.a, one.pivots = j.a + matrix * j.a_step, j.pivots + (matrix * j.n if j.a_step else 0)
+        second.a = first.a
         x = part(j, at, &columns)
-        j.routines.trsm(b"R", b"U", b"N", b"N", &columns, &j.n, one, factors, &j.n, x, &j.m, 1, 1, 1, 1)
-        j.routines.trsm(b"R", b"L", b"N", b"U", &columns, &j.n, one, factors, &j.n, x, &j.m, 1, 1, 1, 1)
-        length = <int64_t>columns * j.size
-        for i in range(j.n - 1, -1, -1):
-            other = pivots[i] - 1
-            if other != i:
-                memcpy(spare, x + i * row, length)
-                memcpy(x + i * row, x + other * row, length)
-                memcpy(x + other * row, spare, length)
-    free(spare)
+        solve_triangle(j, &first, x, j.m, j.n, columns, 0)
+        solve_triangle(j, &second, x, j.m, j.n, columns, 0)
+        exchange_back(&one, x, row, columns)
 
 
 cdef inline char* part(const Job* j, int64_t at, int* columns) noexcept nogil:
@@ -78,15 +69,15 @@ def solve(TensorBase rows not None, TensorBase right not None) -> TensorBase:
 
 cdef void triangular_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Job* j = <Job*>context
+    cdef Triangle t
     cdef int64_t at
     cdef int columns
     cdef char* x
-    cdef double[2] one
-    unit_of(j, one)
+    t.lead, t.turned, t.unit, t.upper = j.n, j.transposed == b"T", j.unit == b"U", (j.triangle == b"U") == (j.transposed == b"T")
     for at in range(begin, end):
         x = part(j, at, &columns)
-        j.routines.trsm(b"R", &j.triangle, &j.transposed, &j.unit, &columns, &j.n, one, j.a + at // j.k * j.a_step, &j.n,
-                        x, &j.m, 1, 1, 1, 1)
+        t.a = j.a + at // j.k * j.a_step
+        solve_triangle(j, &t, x, j.m, j.n, columns, 0)
 
 
 def triangular(TensorBase matrix not None, TensorBase right not None, bint upper, bint unit, bint turned) -> None:

@@ -4,6 +4,13 @@ from .matrices cimport Scale
 from ...tape.nodes cimport Node
 from ...base.tensor cimport TensorBase
 
+cdef enum:                    # how a device computes a product
+    UNMEASURED = -1           # nobody knows yet which is the fastest
+    BY_LIBRARY = 0            # by its library
+    BY_EPILOGUE = 1           # by the library that adds a bias as it writes
+    BY_KERNEL = 2             # by a kernel of our own
+
+
 cdef inline int64_t size_at(TensorBase t, int dims, int from_right) noexcept nogil:
     """Size of a dimension of the stack before the last `dims` dimensions, 1 where there is none."""
     cdef int d = t.rank - dims - 1 - from_right

@@ -16,7 +16,7 @@ from .matrices cimport (
     read_matrix, stack, usable, used_dims,
 )
 from ...base.dtypes cimport U8, F16, BF16, F32, F64, CATEGORY, is_stored, size_from
-from ...base.device cimport Product as DeviceProduct
+from ...base.device cimport Device, Product as DeviceProduct
 from ...call.function import FunctionOp
 from ...call.kernels cimport device_launcher, one_device
 from ...call.pointwise cimport copied, sum_to, wider
@@ -40,6 +40,7 @@ cdef enum:
     INLINE_ROOM = 1 << 14      # bytes up to which what a launch needs is on the stack
     FEW_ELEMENTS = 1 << 10     # of a result that starts from a row, up to which it is copied at once
     WIDTH = 128                # columns that are summed at once
+    TRIALS = 4                 # runs of a product that are measured on a device
     HEIGHT = 16                # rows that are summed in the element's own precision
 
 cdef double GIL_FROM = 1e5     # multiplications from which giving up the GIL pays off
@@ -128,7 +129,6 @@ cdef TensorBase multiplied_on_device(TensorBase a, int a_form, TensorBase b, int
                                 const Scale* alpha, TensorBase addend, const Scale* beta, TensorBase into):
     """`multiplied` on a device other than the host: by its own library, else by a kernel of ours."""
     cdef TensorBase out = into
-    cdef bint floating = CATEGORY[a.code] >= 2
     cdef PyObject* tensors[4]
     tensors[0], tensors[1] = <PyObject*>a, <PyObject*>b
     tensors[2] = NULL if addend is None else <PyObject*>addend
@@ -139,17 +139,49 @@ cdef TensorBase multiplied_on_device(TensorBase a, int a_form, TensorBase b, int
     if into is None or not into.contiguous or into.storage is a.storage or into.storage is b.storage or (
             addend is not None and addend is not into and addend.storage is into.storage):
         out = new_tensor_on(a.storage.on, rank, sizes, a.code)
-    if out.count:
-        if not library_product(out, form, a, a_form, b, b_form, alpha, addend, beta):
-            before = alpha.real if floating else alpha.whole
-            after = 0 if addend is None else beta.real if floating else beta.whole
-            callbacks["device.multiply"](out, form, a, a_form, b, b_form, before, addend, after)
+    if out.count and not library_product(out, form, a, a_form, b, b_form, alpha, addend, beta):
+        by_kernel(out, form, a, a_form, b, b_form, alpha, addend, beta)
     if into is not None:
         if out is not into:
             device_launcher.copy(into, out)
         bump_version(into)
         return into
     return out
+
+
+cdef struct DeviceWork:   # one product, to be computed in one way or another
+    PyObject* c
+    PyObject* a
+    PyObject* b
+    PyObject* addend
+    int form, a_form, b_form
+    bint biased                  # the addend is a row that is added to every row
+    const Scale* alpha
+    const Scale* beta
+    DeviceProduct* wanted
+    int way
+
+
+cdef set with_ways = set()   # types of devices that have several
+
+
+def add_ways(str type) -> None:
+    """Ask devices of that type in which way a product is computed: `choose_way(product, biased, measurable)` answers for a place of the
+    host where a Product is (`core/base/device.pxd`), whose result a row is added to where it is `biased`; UNMEASURED only where it is
+    `measurable`, and then `keep_way(product, biased, way)` tells them what was the fastest.  `add_epilogue(product, bias)` computes BY_EPILOGUE,
+    with the row at that address (0: none), False where that is not possible.
+    """
+    with_ways.add(type)
+
+
+cdef int by_kernel(TensorBase c, int form, TensorBase a, int a_form, TensorBase b, int b_form, const Scale* alpha, TensorBase addend,
+                   const Scale* beta) except -1:
+    """Let a kernel of ours compute it."""
+    cdef bint floating = CATEGORY[c.code] >= 2
+    before = alpha.real if floating else alpha.whole
+    after = 0 if addend is None else beta.real if floating else beta.whole
+    callbacks["device.multiply"](c, form, a, a_form, b, b_form, before, addend, after)
+    return 0
 
 
 cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, TensorBase b, int b_form, const Scale* alpha,
@@ -187,21 +219,74 @@ cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, Tens
         wanted.batch, wanted.a_batch, wanted.b_batch, wanted.c_batch = p.sizes[0], p.a_step[0], p.b_step[0], p.c_step[0]
     if CATEGORY[c.code] < 2:
         return False
-    if addend is not None and addend is not c:      # a library adds to c; where there is none, c need not hold the addend
-        first, wanted.c = wanted.c, 0
-        if not c.storage.on.product(&wanted):
-            return False
-        wanted.c = first
-        device_launcher.copy(c, addend)
+    cdef bint biased = addend is not None and addend is not c and beta.real == 1 and form == MATRIX and addend.rank == 1 and (
+        addend.sizes[0] == wanted.n and addend.strides[0] == 1 and addend.code == c.code)
+    cdef DeviceWork work
+    work.c, work.form, work.a_form, work.b_form, work.biased = <PyObject*>c, form, a_form, b_form, biased
+    work.a, work.b, work.addend = <PyObject*>a, <PyObject*>b, NULL if addend is None else <PyObject*>addend
+    work.alpha, work.beta, work.wanted, work.way = alpha, beta, &wanted, BY_LIBRARY
+    if c.storage.on.type in with_ways:
+        work.way = (<object>c.storage.on).choose_way(<uintptr_t>&wanted, biased, addend is not c and not profiling.on)
+        if work.way == UNMEASURED:
+            work.way = fastest(&work)
+            (<object>c.storage.on).keep_way(<uintptr_t>&wanted, biased, work.way)
     if not (profiling.on and profiling.devices):
-        return c.storage.on.product(&wanted)
+        return run_by_way(&work)
     first = mark(c.storage.on)
-    done = c.storage.on.product(&wanted)
+    done = run_by_way(&work)
     if done:
         note_work(c.storage.on, "gemm", first, mark(c.storage.on))
     else:
         c.storage.on.free_event(first)
     return done
+
+
+cdef bint run_by_way(DeviceWork* work) except -1:
+    """Compute it in the way that `work` says; False where that way does not take it."""
+    cdef DeviceProduct wanted = work.wanted[0]
+    cdef TensorBase c = <TensorBase>work.c, addend = None if work.addend == NULL else <TensorBase>work.addend
+    if work.way == BY_KERNEL:
+        by_kernel(c, work.form, <TensorBase>work.a, work.a_form, <TensorBase>work.b, work.b_form, work.alpha, addend, work.beta)
+        return True
+    if work.way == BY_EPILOGUE and (addend is None or work.biased):
+        wanted.beta = 0.0
+        if (<object>c.storage.on).add_epilogue(<uintptr_t>&wanted, <uintptr_t>data_address(addend) if work.biased else 0):
+            return True
+        wanted.beta = work.wanted.beta
+    if addend is not None and addend is not c:      # a library adds to c; where there is none, c need not hold the addend
+        wanted.c = 0
+        if not c.storage.on.product(&wanted):
+            return False
+        wanted.c = work.wanted.c
+        device_launcher.copy(c, addend)
+    return c.storage.on.product(&wanted)
+
+
+cdef int fastest(DeviceWork* work) except -2:
+    """The fastest way to compute it, by running each; the first run of each is not measured, as it may load or make something."""
+    cdef Device on = (<TensorBase>work.c).storage.on
+    cdef int best = BY_LIBRARY
+    cdef int ways[3]
+    cdef double least = -1, spent
+    cdef uint64_t start = on.new_event(True), end = on.new_event(True)
+    ways[0], ways[1], ways[2] = BY_LIBRARY, BY_EPILOGUE, BY_KERNEL
+    try:
+        for k in range(3):
+            work.way = ways[k]
+            if not run_by_way(work):
+                continue
+            on.record_event(start)
+            for _ in range(TRIALS):
+                run_by_way(work)
+            on.record_event(end)
+            on.finish_event(end)
+            spent = on.elapsed(start, end)
+            if least < 0 or spent < least:
+                least, best = spent, ways[k]
+    finally:
+        on.free_event(start)
+        on.free_event(end)
+    return best
 
 
 cdef inline bint writes_there(TensorBase into, TensorBase a, TensorBase b, TensorBase addend) noexcept:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...._tensor import Tensor
 from ....futures import Future
-from ..._groups import new_subgroups
+from ..._group_making import new_subgroups
 from .default_hooks import average
 
 __all__ = ["PostLocalSGDState", "post_localSGD_hook"]

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..._groups import new_subgroups
+from ..._group_making import new_subgroups
 from . import utils
 from .averagers import ALWAYS, ModelAverager
 

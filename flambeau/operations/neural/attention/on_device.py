@@ -31,7 +31,7 @@ def taken(
     Both ways make the same multiplications.  All scores are written and read again five times or more (both products, maxima, sums and
     weights, and twice for a mask), the kernel holds them in registers and skips those behind a causal mask: where threads are the
     lanes it is taken wherever it serves.  A driver for CPUs keeps what lives across a barrier in memory, so that the kernel's
-    multiplications take about 2.5 times as long there as those of whole rectangles of a product of vectors: all scores are made where
+    multiplications take two to three times as long there as those of whole rectangles of a product of vectors: all scores are made where
     nothing but multiplications counts, without a mask and for values as wide as such a rectangle.  `benchmarks/device_attention.py`
     prints both.  What a mask wants as its gradient is of the size of all scores.
     """
@@ -103,8 +103,8 @@ def backward(
     from ....codegen import schedule_gpu_attention_backward as threads
 
     dtype, widths = query.dtype.name, (query.shape[-1], value.shape[-1])
-    shapes = {side: threads.shape_for(dtype, side, *widths) for side in ("queries", "keys")}
-    if None in shapes.values():
+    of_queries, of_keys = (threads.shape_for(dtype, side, *widths) for side in ("queries", "keys"))
+    if of_queries is None or of_keys is None:
         return None
     score, mask, read = _functions(call, captures)
     change = None if score is None else gradient_of_score(score, call.working)
@@ -115,10 +115,13 @@ def backward(
         return empty(like.shape, dtype=like.dtype, device=like.device)
 
     results: list[TensorBase | None] = [None, None, None]
-    sides = (("queries", (query,), wanted[0]), ("keys", (key, value), wanted[1] or wanted[2]))
-    for side, own, some in sides:
+    sides = (
+        ("queries", of_queries, (query,), wanted[0]),
+        ("keys", of_keys, (key, value), wanted[1] or wanted[2]),
+    )
+    for side, shape, own, some in sides:
         if some:
-            kernel = threads.AttentionBackward(dtype, side, shapes[side], score, change, mask, read)
+            kernel = threads.AttentionBackward(dtype, side, shape, score, change, mask, read)
             found = [dense(t) for t in own]
             run_blocks(kernel, (*found, *operands, rows, *captures), numbers, (float(call.scale),))
             begin = 0 if side == "queries" else 1
@@ -140,9 +143,10 @@ def _functions(
 
 
 def _numbers(call: Call, operands: Sequence[TensorBase], captures: Sequence[TensorBase]) -> tuple[int, ...]:
-    sizes = call.sizes
+    sizes, reach = call.sizes, call.reach
+    assert reach is not None  # or no kernel serves
     numbers = [sizes.batches, sizes.heads, sizes.groups, sizes.queries, sizes.keys]
-    numbers += [operands[0].shape[-1], operands[2].shape[-1], call.reach]
+    numbers += [operands[0].shape[-1], operands[2].shape[-1], reach]
     for t in (*operands, *captures):
         numbers += t.stride()
     return tuple(numbers)

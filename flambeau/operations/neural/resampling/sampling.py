@@ -21,7 +21,9 @@ from ....core.make.create import empty, zeros
 from ...declare.indexed import indexed
 from ...declare.registry import leaf
 
-FEW = 32  # channels times taps up to which planes are read as they stand
+FEW = 32  # channels times taps up to which planes are read, and added to, as they stand
+MANY = 256  # up to which they are read so, where ...
+NEAR = 1 << 16  # ... an image has so few places that all of them stay in a cache
 TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 
 
@@ -140,6 +142,15 @@ def _sums(rank: int) -> Sums:
 
     @summed.derivative
     def _(grad, image, at, weight, places, planes, needs):
+        if planes and grad.shape[1] * at.shape[1] > FEW:  # lanes along the channels add faster
+            rows = grad.transpose(1, 2).contiguous()
+            image_of = lambda: (
+                spread(rows, at, weight, places + 1, False).narrow(1, 0, places).transpose(1, 2)
+            )  # noqa: E731
+            return (
+                image_of() if needs[0] else None,
+                dots(channels_together(image), rows, at, places + 1, False) if needs[1] else None,
+            )
         return (
             spread(grad, at, weight, places, planes) if needs[0] else None,
             dots(image, grad, at, places, planes) if needs[1] else None,
@@ -199,6 +210,6 @@ def sampled(input: TensorBase, at: TensorBase, weight: TensorBase) -> TensorBase
     """(batch, channels, points) of an input (batch, channels, *shape)."""
     n, c, *shape = input.shape
     places, summed = math.prod(shape), _SUMS[len(shape)].summed
-    if c * at.shape[1] <= FEW:
+    if c * at.shape[1] <= (MANY if places <= NEAR else FEW):
         return summed(input.reshape(n, c, places), at, weight, places, True)
     return summed(channels_together(input), at, weight, places + 1, False).transpose(1, 2).contiguous()

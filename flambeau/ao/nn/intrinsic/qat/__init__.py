@@ -11,6 +11,7 @@ from .....nn.modules.linear import Linear as FloatLinear
 from .....nn.parameter import Parameter
 from .....operations.declare.registry import published
 from ... import intrinsic, qat
+from ..._making import made, sizes
 
 __all__ = [
     "ConvBn1d",
@@ -127,13 +128,11 @@ class _Normalised(qat._Rounding):
             raise AssertionError("Input float module must have a valid qconfig")
         layer, bn = mod[0], mod[1]
         given = {name: getattr(layer, name) for name in cls._own}
-        made = cls(
-            **given, bias=layer.bias is not None, eps=bn.eps, momentum=bn.momentum, qconfig=mod.qconfig
-        )
-        made.weight, made.bias = layer.weight, layer.bias
+        new = cls(**given, bias=layer.bias is not None, eps=bn.eps, momentum=bn.momentum, qconfig=mod.qconfig)
+        new.weight, new.bias = layer.weight, layer.bias
         for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
-            setattr(made.bn, name, getattr(bn, name))
-        return made.train(mod.training)
+            setattr(new.bn, name, getattr(bn, name))
+        return new.train(mod.training)
 
 
 class LinearBn1d(_Normalised, FloatLinear):
@@ -209,223 +208,48 @@ class _ConvBnNd(_Normalised):
         return self._conv_forward(input, weight, None)
 
 
-class ConvBn1d(_ConvBnNd, conv.Conv1d):
-    """A `Conv1d` with a rounded weight, and a `BatchNorm1d`.
+def _of(name: str, d: int, bases: tuple[Any, ...], first: str, args: str, rest: str, **members: Any) -> Any:
+    text = f"""{first}
 
-    Args:
-        freeze_bn: whether the running statistics are used and kept.
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv1d` and `nn.BatchNorm1d`.
+    Args:{args}
+        qconfig: whose `weight` makes the module that rounds; the rest as of {rest}.
 
     Shape:
-        input and result: as of `nn.Conv1d`
+        input and result: as of `nn.Conv{d}d`
 
     Raises:
         AssertionError: there is no configuration
 
     >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.qat import ConvBn1d
+    >>> from flambeau.ao.nn.intrinsic.qat import {name}
     >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> ConvBn1d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(2, 2, 6)).shape
-    flambeau.Size([2, 3, 4])
+    >>> {name}(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(2, 2, {sizes(d, 6)})).shape
+    flambeau.Size([2, 3, {sizes(d, 4)}])
     """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvBn1d,)
-    _bn = batchnorm.BatchNorm1d
+    return made(__name__, name, bases, text, _FLOAT_MODULE=(getattr(intrinsic, name),), **members)
 
 
-class ConvBnReLU1d(_ConvBnNd, conv.Conv1d):
-    """A `Conv1d` with a rounded weight, a `BatchNorm1d` and a ReLU.
-
-    Args:
-        freeze_bn: whether the running statistics are used and kept.
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv1d` and `nn.BatchNorm1d`.
-
-    Shape:
-        input and result: as of `nn.Conv1d`
-
-    Raises:
-        AssertionError: there is no configuration
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.qat import ConvBnReLU1d
-    >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> ConvBnReLU1d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(2, 2, 6)).shape
-    flambeau.Size([2, 3, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvBnReLU1d,)
-    _bn = batchnorm.BatchNorm1d
-    _after = staticmethod(_relu)
+def _conv_bn(d: int, relu: bool) -> Any:
+    """A convolution and a normalisation, with a ReLU or without."""
+    name, bases = f"Conv{'BnReLU' if relu else 'Bn'}{d}d", (_ConvBnNd, getattr(conv, f"Conv{d}d"))
+    last = f", a `BatchNorm{d}d` and a ReLU." if relu else f", and a `BatchNorm{d}d`."
+    args = "\n        freeze_bn: whether the running statistics are used and kept."
+    members: dict[str, Any] = {"_bn": getattr(batchnorm, f"BatchNorm{d}d")}
+    members |= {"_after": staticmethod(_relu)} if relu else {}
+    rest = f"`nn.Conv{d}d` and `nn.BatchNorm{d}d`"
+    return _of(name, d, bases, f"A `Conv{d}d` with a rounded weight{last}", args, rest, **members)
 
 
-class ConvReLU1d(qat.Conv1d):
-    """`ao.nn.qat.Conv1d` and a ReLU.
+def _conv_relu(d: int) -> Any:
+    base = getattr(qat, f"Conv{d}d")
 
-    Args:
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv1d`.
+    def forward(self: Any, input: Any) -> Any:
+        return _relu(base.forward(self, input))
 
-    Shape:
-        input and result: as of `nn.Conv1d`
-
-    Raises:
-        AssertionError: there is no configuration
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.qat import ConvReLU1d
-    >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> ConvReLU1d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(2, 2, 6)).shape
-    flambeau.Size([2, 3, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvReLU1d,)
-
-    def forward(self, input: Any) -> Any:
-        return _relu(super().forward(input))
+    first, rest = f"`ao.nn.qat.Conv{d}d` and a ReLU.", f"`nn.Conv{d}d`"
+    return _of(f"ConvReLU{d}d", d, (base,), first, "", rest, forward=forward)
 
 
-class ConvBn2d(_ConvBnNd, conv.Conv2d):
-    """A `Conv2d` with a rounded weight, and a `BatchNorm2d`.
-
-    Args:
-        freeze_bn: whether the running statistics are used and kept.
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv2d` and `nn.BatchNorm2d`.
-
-    Shape:
-        input and result: as of `nn.Conv2d`
-
-    Raises:
-        AssertionError: there is no configuration
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.qat import ConvBn2d
-    >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> ConvBn2d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(2, 2, 6, 6)).shape
-    flambeau.Size([2, 3, 4, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvBn2d,)
-    _bn = batchnorm.BatchNorm2d
-
-
-class ConvBnReLU2d(_ConvBnNd, conv.Conv2d):
-    """A `Conv2d` with a rounded weight, a `BatchNorm2d` and a ReLU.
-
-    Args:
-        freeze_bn: whether the running statistics are used and kept.
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv2d` and `nn.BatchNorm2d`.
-
-    Shape:
-        input and result: as of `nn.Conv2d`
-
-    Raises:
-        AssertionError: there is no configuration
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.qat import ConvBnReLU2d
-    >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> ConvBnReLU2d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(2, 2, 6, 6)).shape
-    flambeau.Size([2, 3, 4, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvBnReLU2d,)
-    _bn = batchnorm.BatchNorm2d
-    _after = staticmethod(_relu)
-
-
-class ConvReLU2d(qat.Conv2d):
-    """`ao.nn.qat.Conv2d` and a ReLU.
-
-    Args:
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv2d`.
-
-    Shape:
-        input and result: as of `nn.Conv2d`
-
-    Raises:
-        AssertionError: there is no configuration
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.qat import ConvReLU2d
-    >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> ConvReLU2d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(2, 2, 6, 6)).shape
-    flambeau.Size([2, 3, 4, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvReLU2d,)
-
-    def forward(self, input: Any) -> Any:
-        return _relu(super().forward(input))
-
-
-class ConvBn3d(_ConvBnNd, conv.Conv3d):
-    """A `Conv3d` with a rounded weight, and a `BatchNorm3d`.
-
-    Args:
-        freeze_bn: whether the running statistics are used and kept.
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv3d` and `nn.BatchNorm3d`.
-
-    Shape:
-        input and result: as of `nn.Conv3d`
-
-    Raises:
-        AssertionError: there is no configuration
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.qat import ConvBn3d
-    >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> ConvBn3d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(2, 2, 6, 6, 6)).shape
-    flambeau.Size([2, 3, 4, 4, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvBn3d,)
-    _bn = batchnorm.BatchNorm3d
-
-
-class ConvBnReLU3d(_ConvBnNd, conv.Conv3d):
-    """A `Conv3d` with a rounded weight, a `BatchNorm3d` and a ReLU.
-
-    Args:
-        freeze_bn: whether the running statistics are used and kept.
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv3d` and `nn.BatchNorm3d`.
-
-    Shape:
-        input and result: as of `nn.Conv3d`
-
-    Raises:
-        AssertionError: there is no configuration
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.qat import ConvBnReLU3d
-    >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> ConvBnReLU3d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(2, 2, 6, 6, 6)).shape
-    flambeau.Size([2, 3, 4, 4, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvBnReLU3d,)
-    _bn = batchnorm.BatchNorm3d
-    _after = staticmethod(_relu)
-
-
-class ConvReLU3d(qat.Conv3d):
-    """`ao.nn.qat.Conv3d` and a ReLU.
-
-    Args:
-        qconfig: whose `weight` makes the module that rounds; the rest as of `nn.Conv3d`.
-
-    Shape:
-        input and result: as of `nn.Conv3d`
-
-    Raises:
-        AssertionError: there is no configuration
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.qat import ConvReLU3d
-    >>> from flambeau.ao.quantization import default_qat_qconfig
-    >>> ConvReLU3d(2, 3, 3, qconfig=default_qat_qconfig)(flambeau.ones(2, 2, 6, 6, 6)).shape
-    flambeau.Size([2, 3, 4, 4, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvReLU3d,)
-
-    def forward(self, input: Any) -> Any:
-        return _relu(super().forward(input))
+ConvBn1d, ConvBn2d, ConvBn3d = (_conv_bn(d, False) for d in (1, 2, 3))
+ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d = (_conv_bn(d, True) for d in (1, 2, 3))
+ConvReLU1d, ConvReLU2d, ConvReLU3d = (_conv_relu(d) for d in (1, 2, 3))

@@ -2,147 +2,54 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any
 
 from ... import intrinsic
+from ..._making import made, sizes
 from ...quantized import _batchnorm, _conv, _linear
 
 __all__ = ["BNReLU2d", "BNReLU3d", "ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearReLU"]
 
 
-class LinearReLU(_linear.Linear):
-    """`ao.nn.quantized.Linear` and a ReLU.
+def _with_relu(name: str, base: Any, shape: str, example: str, answer: str, raised: str = "") -> Any:
+    """A layer over integers and a ReLU: `shape` is the input's, `example` the arguments of a layer and the sizes of an input."""
+    arguments, _, given = example.partition("; ")
+    text = f"""`ao.nn.quantized.{base.__name__}` and a ReLU.
 
     Shape:
-        input: (…, in_features), of quint8 or qint8; the result is (…, out_features)
+        input: {shape}
 
-    Raises:
+    Raises:{raised}
         RuntimeError: an input that is not quantised per tensor, or of another shape
 
     >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.quantized import LinearReLU
-    >>> LinearReLU(4, 2)(flambeau.quantize_per_tensor(flambeau.ones(3, 4), 0.1, 0, flambeau.quint8)).shape
-    flambeau.Size([3, 2])
+    >>> from flambeau.ao.nn.intrinsic.quantized import {name}
+    >>> x = flambeau.quantize_per_tensor(flambeau.ones({given}), 0.1, 0, flambeau.quint8)
+    >>> {name}({arguments})(x).shape
+    flambeau.Size([{answer}])
     """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.LinearReLU,)
-    _relu = True
-
-    def _get_name(self) -> str:
-        return "QuantizedLinearReLU"
+    return made(__name__, name, (base,), text, _FLOAT_MODULE=(getattr(intrinsic, name),), _relu=True)
 
 
-class ConvReLU1d(_conv.Conv1d):
-    """`ao.nn.quantized.Conv1d` and a ReLU.
-
-    Shape:
-        input: (N, in_channels, *sizes), of quint8 or qint8; the result is as of `nn.Conv1d`
-
-    Raises:
-        ValueError: channels that the groups do not divide, or another padding
-        RuntimeError: an input that is not quantised per tensor, or of another shape
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.quantized import ConvReLU1d
-    >>> x = flambeau.quantize_per_tensor(flambeau.ones(1, 2, 6), 0.1, 0, flambeau.quint8)
-    >>> ConvReLU1d(2, 3, 3)(x).shape
-    flambeau.Size([1, 3, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvReLU1d,)
-    _relu = True
-
-    def _get_name(self) -> str:
-        return "QuantizedConvReLU1d"
+def _conv_relu(d: int) -> Any:
+    shape = f"(N, in_channels, *sizes), of quint8 or qint8; the result is as of `nn.Conv{d}d`"
+    raised = "\n        ValueError: channels that the groups do not divide, or another padding"
+    example, answer = f"2, 3, 3; 1, 2, {sizes(d, 6)}", f"1, 3, {sizes(d, 4)}"
+    return _with_relu(f"ConvReLU{d}d", getattr(_conv, f"Conv{d}d"), shape, example, answer, raised)
 
 
-class ConvReLU2d(_conv.Conv2d):
-    """`ao.nn.quantized.Conv2d` and a ReLU.
-
-    Shape:
-        input: (N, in_channels, *sizes), of quint8 or qint8; the result is as of `nn.Conv2d`
-
-    Raises:
-        ValueError: channels that the groups do not divide, or another padding
-        RuntimeError: an input that is not quantised per tensor, or of another shape
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.quantized import ConvReLU2d
-    >>> x = flambeau.quantize_per_tensor(flambeau.ones(1, 2, 6, 6), 0.1, 0, flambeau.quint8)
-    >>> ConvReLU2d(2, 3, 3)(x).shape
-    flambeau.Size([1, 3, 4, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvReLU2d,)
-    _relu = True
-
-    def _get_name(self) -> str:
-        return "QuantizedConvReLU2d"
+def _bn_relu(d: int) -> Any:
+    shape = "(N, num_features, *sizes), of quint8 or qint8; the result has the same"
+    size = f"1, 2, {sizes(d, 3)}"
+    return _with_relu(f"BNReLU{d}d", getattr(_batchnorm, f"BatchNorm{d}d"), shape, f"2; {size}", size)
 
 
-class ConvReLU3d(_conv.Conv3d):
-    """`ao.nn.quantized.Conv3d` and a ReLU.
-
-    Shape:
-        input: (N, in_channels, *sizes), of quint8 or qint8; the result is as of `nn.Conv3d`
-
-    Raises:
-        ValueError: channels that the groups do not divide, or another padding
-        RuntimeError: an input that is not quantised per tensor, or of another shape
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.quantized import ConvReLU3d
-    >>> x = flambeau.quantize_per_tensor(flambeau.ones(1, 2, 6, 6, 6), 0.1, 0, flambeau.quint8)
-    >>> ConvReLU3d(2, 3, 3)(x).shape
-    flambeau.Size([1, 3, 4, 4, 4])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.ConvReLU3d,)
-    _relu = True
-
-    def _get_name(self) -> str:
-        return "QuantizedConvReLU3d"
-
-
-class BNReLU2d(_batchnorm.BatchNorm2d):
-    """`ao.nn.quantized.BatchNorm2d` and a ReLU.
-
-    Shape:
-        input: (N, num_features, *sizes), of quint8 or qint8; the result has the same
-
-    Raises:
-        RuntimeError: an input that is not quantised per tensor
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.quantized import BNReLU2d
-    >>> BNReLU2d(2)(flambeau.quantize_per_tensor(flambeau.ones(1, 2, 3, 3), 0.1, 0, flambeau.quint8)).shape
-    flambeau.Size([1, 2, 3, 3])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.BNReLU2d,)
-    _relu = True
-
-    def _get_name(self) -> str:
-        return "QuantizedBNReLU2d"
-
-
-class BNReLU3d(_batchnorm.BatchNorm3d):
-    """`ao.nn.quantized.BatchNorm3d` and a ReLU.
-
-    Shape:
-        input: (N, num_features, *sizes), of quint8 or qint8; the result has the same
-
-    Raises:
-        RuntimeError: an input that is not quantised per tensor
-
-    >>> import flambeau
-    >>> from flambeau.ao.nn.intrinsic.quantized import BNReLU3d
-    >>> BNReLU3d(2)(flambeau.quantize_per_tensor(flambeau.ones(1, 2, 3, 3, 3), 0.1, 0, flambeau.quint8)).shape
-    flambeau.Size([1, 2, 3, 3, 3])
-    """
-
-    _FLOAT_MODULE: ClassVar[tuple[type, ...]] = (intrinsic.BNReLU3d,)
-    _relu = True
-
-    def _get_name(self) -> str:
-        return "QuantizedBNReLU3d"
+ConvReLU1d, ConvReLU2d, ConvReLU3d = (_conv_relu(d) for d in (1, 2, 3))
+BNReLU2d, BNReLU3d = _bn_relu(2), _bn_relu(3)
+LinearReLU = _with_relu(
+    "LinearReLU",
+    _linear.Linear,
+    "(…, in_features), of quint8 or qint8; the result is (…, out_features)",
+    "4, 2; 3, 4",
+    "3, 2",
+)

@@ -51,6 +51,8 @@ class _Coded(Module):
     """A module of weights in codes, by the names that the float layer has for them; its state holds them under these."""
 
     _gates: ClassVar[int]
+    _step: ClassVar[Any]
+    _states: ClassVar[int] = 1  # tensors of a state
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,9 +118,6 @@ class _Coded(Module):
 
 class _RNNBase(_Coded):
     """Layers over sequences."""
-
-    _step: ClassVar[Any]
-    _states: ClassVar[int] = 1  # tensors of a state
 
     def __init__(
         self,
@@ -291,8 +290,6 @@ class GRU(_RNNBase):
 class _Cell(_Coded):
     """One step."""
 
-    _states: ClassVar[int] = 1
-
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
@@ -301,9 +298,6 @@ class _Cell(_Coded):
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
-
-    def _step(self, given: Any, params: LinearParams, state: tuple) -> tuple:
-        raise NotImplementedError
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         self._checked(input, (1, 2))
@@ -349,10 +343,7 @@ class LSTMCell(_Cell):
     flambeau.Size([2, 4])
     """
 
-    _gates, _states = 4, 2
-
-    def _step(self, given: Any, params: LinearParams, state: tuple) -> tuple:
-        return _lstm(given, params, state)
+    _gates, _states, _step = 4, 2, staticmethod(_lstm)
 
 
 class GRUCell(_Cell):
@@ -373,10 +364,7 @@ class GRUCell(_Cell):
     flambeau.Size([2, 4])
     """
 
-    _gates = 3
-
-    def _step(self, given: Any, params: LinearParams, state: tuple) -> tuple:
-        return _gru(given, params, state)
+    _gates, _step = 3, staticmethod(_gru)
 
 
 class RNNCell(_Cell):
@@ -408,5 +396,6 @@ class RNNCell(_Cell):
             raise ValueError(f"RNNCell: nonlinearity must be tanh or relu, got {nonlinearity!r}")
         self.nonlinearity = nonlinearity
 
-    def _step(self, given: Any, params: LinearParams, state: tuple) -> tuple:
-        return (_tanh if self.nonlinearity == "tanh" else _relu)(given, params, state)
+    @property
+    def _step(self) -> Any:  # type: ignore[override]
+        return _tanh if self.nonlinearity == "tanh" else _relu
