@@ -81,7 +81,9 @@ def test_without_a_linker(tmp_path, monkeypatch):
         with suppress(OSError):
             ctypes.CDLL(name)
             pytest.skip(f"{name} is installed")
-    with pytest.raises(RuntimeError, match="libamd_comgr.so or ld.lld, which come with ROCm, and neither is found"):
+    with pytest.raises(
+        RuntimeError, match="libamd_comgr.so or ld.lld, which come with ROCm, and neither is found"
+    ):
         linking.code_object(compiled("gfx90a"), "gfx90a")
 
 
@@ -105,7 +107,6 @@ COMGR = r"""
 // comgr's functions on one object: "linking" makes a shared object of its header.
 static struct item { char *bytes; size_t n; int kind; } items[16];
 static uint64_t made, live, inside, result;
-static char isa[64];
 void amd_comgr_get_version(size_t *major, size_t *minor) { *major = VERSION, *minor = 0; }
 int amd_comgr_status_string(int s, const char **t) { return *t = s == 2 ? "INVALID_ARGUMENT" : "ERROR", 0; }
 int amd_comgr_create_data(int kind, uint64_t *d) { return *d = ++made, live++, items[made].kind = kind, 0; }
@@ -118,7 +119,7 @@ int amd_comgr_destroy_data_set(uint64_t s) { return live--, 0; }
 int amd_comgr_data_set_add(uint64_t s, uint64_t d) { return inside = d, 0; }
 int amd_comgr_create_action_info(uint64_t *a) { return *a = ++made, live++, 0; }
 int amd_comgr_destroy_action_info(uint64_t a) { return live--, 0; }
-int amd_comgr_action_info_set_isa_name(uint64_t a, const char *name) { return strcpy(isa, name), strcmp(isa, "amdgcn-amd-amdhsa--gfx90a") ? 2 : 0; }
+int amd_comgr_action_info_set_isa_name(uint64_t a, const char *name) { return strcmp(name, "amdgcn-amd-amdhsa--gfx90a") ? 2 : 0; }
 int amd_comgr_do_action(int action, uint64_t a, uint64_t s, uint64_t out) {
     if (action != (VERSION == 2 ? 9 : 7) || items[inside].kind != 7) return 1;
     items[inside].bytes[16] = 3;

@@ -154,7 +154,7 @@ def test_amds_driver_where_nvidias_finds_no_device(fake_folder, tmp_path):
         "cuda_documented_checks.py",
     ],
 )
-def test_on_each_fake_driver(each_environment, checks):
+def test_on_the_fake_driver(each_environment, checks):
     run(
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(HERE / checks)],
         each_environment,
