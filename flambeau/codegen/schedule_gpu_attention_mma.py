@@ -18,18 +18,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import target as tg
 from .expr import Expr
 from .irtext import Function, Module, Value, float_literal, i32, i64
 from .lower import MEMORY, Lowering
-from .schedule_gpu_attention import Attention, parameters
 from .schedule_gpu_copies import CHUNK, LINE, NOT_UNROLLED, PATTERN, Operand
 from .schedule_gpu_mma import DEEP, HIGH, WIDE, Fragments
-from .schedule_gpu_scores import Scores, texts
+from .schedule_gpu_scores import Scores, parameters, texts
 from .schedule_gpu_stages import STAGES
 from .schedule_gpu_threads import MOST_BLOCKS, Blocks, Threads
+
+if TYPE_CHECKING:
+    from .schedule_gpu_attention import Attention
 
 WARPS = 4
 THREADS = 32 * WARPS
@@ -122,7 +124,7 @@ class _Writer(Fragments, Scores):
         self.f = f = Function(self.module, "")
         self.low = Lowering(f, None)
         self.threads = Threads(f, "nvptx", (THREADS, 1, 1), shared=True)
-        given = parameters(kernel)
+        given = parameters(kernel.captures)
         # without a bound the assembler holds some to fewer registers than it needs, for one block more
         f.signature = self.threads.signature(given) + f' "nvvm.maxnreg"="{MOST_REGISTERS}"'
         self.given = {name: Value(type, f"%{name}") for name, type in given}
