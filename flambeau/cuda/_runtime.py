@@ -1,4 +1,4 @@
-"""What programs call of CUDA's runtime library, by its names, on the driver alone; and its errors.
+"""What programs call of CUDA's runtime library, by its names, on the driver alone, CUDA's or HIP's; and its errors.
 
 The numbers of the driver's errors are the runtime's.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import enum
 import functools
-import os
 from typing import Any
 
 from ..core.base import device as _devices
@@ -71,11 +70,12 @@ class _Runtime:
     cudaError = cudaError
 
     def __init__(self) -> None:
-        self._library = ctypes.CDLL(os.environ.get("FLAMBEAU_LIBCUDA", "libcuda.so.1"))
+        self._library = ctypes.CDLL(_driver.library_path())
 
-    def _call(self, name: str, *args: Any) -> int:
+    def _call(self, cuda: str, hip: str, *args: Any) -> int:
+        """The function of CUDA's driver, or of HIP, which takes the same arguments."""
         find(None).use()  # the driver's calls are about the context of this thread
-        status = getattr(self._library, name)(*args)
+        status = getattr(self._library, hip if _driver.is_hip() else cuda)(*args)
         return cudaError.success if status == 0 else status
 
     def cudaGetErrorString(self, error: int) -> str:
@@ -84,29 +84,30 @@ class _Runtime:
 
     def cudaProfilerStart(self) -> int:
         """Let a profiler that watches the process collect from here on."""
-        return self._call("cuProfilerStart")
+        return self._call("cuProfilerStart", "hipProfilerStart")
 
     def cudaProfilerStop(self) -> int:
         """Let it collect no longer."""
-        return self._call("cuProfilerStop")
+        return self._call("cuProfilerStop", "hipProfilerStop")
 
     def cudaHostRegister(self, ptr: int, size: int, flags: int) -> int:
         """Lock the pages of `size` bytes of the host from an address on, so that copies run beside the host's work."""
-        return self._call(
-            "cuMemHostRegister_v2", ctypes.c_void_p(ptr), ctypes.c_size_t(size), ctypes.c_uint(flags)
-        )
+        memory = ctypes.c_void_p(ptr), ctypes.c_size_t(size), ctypes.c_uint(flags)
+        return self._call("cuMemHostRegister_v2", "hipHostRegister", *memory)
 
     def cudaHostUnregister(self, ptr: int) -> int:
         """Unlock what `cudaHostRegister` has locked."""
-        return self._call("cuMemHostUnregister", ctypes.c_void_p(ptr))
+        return self._call("cuMemHostUnregister", "hipHostUnregister", ctypes.c_void_p(ptr))
 
     def cudaStreamCreate(self, ptr: int) -> int:
         """Write the handle of a new stream to an address of the host."""
-        return self._call("cuStreamCreate", ctypes.c_void_p(ptr), ctypes.c_uint(0))
+        return self._call(
+            "cuStreamCreate", "hipStreamCreateWithFlags", ctypes.c_void_p(ptr), ctypes.c_uint(0)
+        )
 
     def cudaStreamDestroy(self, stream: int) -> int:
         """Destroy a stream that `cudaStreamCreate` has made."""
-        return self._call("cuStreamDestroy_v2", ctypes.c_void_p(stream))
+        return self._call("cuStreamDestroy_v2", "hipStreamDestroy", ctypes.c_void_p(stream))
 
     def cudaMemGetInfo(self, device: int) -> tuple[int, int]:
         """Bytes that are free on a device, and all there are.  RuntimeError where there is no such device."""

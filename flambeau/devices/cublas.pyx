@@ -1,13 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Products of matrices by cuBLAS, which is opened at the first product on a CUDA device.
+"""Products of matrices by cuBLAS, or by rocBLAS on AMD's devices, which is opened at the first product on a device.
 
-FLAMBEAU_LIBCUBLAS names the library; else it is the system's, else that of the wheel nvidia-cublas.  Where
-there is none, flambeau's own kernels do the work.
+FLAMBEAU_LIBCUBLAS names the library; else it is the system's, else that of the wheel nvidia-cublas.  FLAMBEAU_LIBROCBLAS names AMD's;
+else it is the system's, or ROCm's.  Where there is none, flambeau's own kernels do the work.
 
 cuBLAS is column-major: a matrix whose rows are contiguous is to it one that is transposed.
 """
 from libc.stdint cimport INT32_MAX, int64_t, uint64_t, uintptr_t
 from posix.dlfcn cimport RTLD_LOCAL, RTLD_NOW, dlopen, dlsym
+from .cuda_driver cimport hip
+from .cuda_driver import speaks
 from ..core.base.device cimport Product
 from ..core.base.dtypes cimport BF16, C128, C64, F16, F32, F64, ITEMSIZE
 import glob
@@ -70,6 +72,8 @@ cdef bint open_library() except -1:
     global opened
     cdef void* library = NULL
     cdef void** place = <void**>&blas
+    if hip:
+        return open_rocblas()
     for path in candidates():
         library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
         if library != NULL:
@@ -97,7 +101,7 @@ def find_library() -> Library | None:
 
 cdef int check(int status, str call) except -1:
     if status:
-        raise RuntimeError(f"CUDA error: {call}: {blas.status(status).decode()} ({status})")
+        raise RuntimeError(f"{speaks()} error: {ROCBLAS[call] if hip else call}: {blas.status(status).decode()} ({status})")
     return 0
 
 
@@ -184,3 +188,95 @@ cdef void scale(double value, int compute, double* out) noexcept:
         out[0], out[1] = value, 0
     else:
         (<float*>out)[0], (<float*>out)[1] = <float>value, 0
+
+
+# rocBLAS, under the names and numbers of cuBLAS
+cdef enum:  # from rocblas-types.h
+    ROC_AS_STORED = 111
+    ROC_REAL_16 = 150
+    ROC_REAL_32 = 151
+    ROC_REAL_64 = 152
+    ROC_COMPLEX_32 = 154
+    ROC_COMPLEX_64 = 155
+    ROC_BRAIN_16 = 168
+    ROC_STANDARD = 0
+
+cdef struct RocRoutines:  # in the order of ROC_NAMES
+    int (*create)(void**) noexcept nogil
+    int (*set_stream)(void*, void*) noexcept nogil
+    const char* (*status)(int) noexcept nogil
+    int (*batched)(void*, int, int, int, int, int, const void*, const void*, int, int, int64_t, const void*, int, int, int64_t,
+                   const void*, const void*, int, int, int64_t, void*, int, int, int64_t, int, int, int, int, unsigned int) noexcept nogil
+
+ROC_NAMES = ("rocblas_create_handle", "rocblas_set_stream", "rocblas_status_to_string", "rocblas_gemm_strided_batched_ex")
+ROCBLAS = {  # what an error names
+    "cublasCreate": "rocblas_create_handle", "cublasSetStream": "rocblas_set_stream",
+    "cublasGemmEx": "rocblas_gemm_strided_batched_ex",
+}
+
+cdef RocRoutines roc
+
+
+def rocblas_candidates() -> list[str]:
+    """Where AMD's library may be, best first."""
+    given = os.environ.get("FLAMBEAU_LIBROCBLAS")
+    if given is not None:
+        return [given]
+    names = ["librocblas.so.5", "librocblas.so.4", "librocblas.so"]
+    return names + [os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), "lib", name) for name in names]
+
+
+cdef bint open_rocblas() except -1:
+    """As `open_library`."""
+    global opened
+    cdef void* library = NULL
+    cdef void** place = <void**>&roc
+    for path in rocblas_candidates():
+        library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
+        if library != NULL:
+            break
+    if library == NULL:
+        return False
+    for k, name in enumerate(ROC_NAMES):
+        place[<int>k] = dlsym(library, <bytes>name.encode())
+        if place[<int>k] == NULL:
+            raise RuntimeError(f"{path} has no {name}: rocBLAS 4 or later is wanted")
+    blas.create, blas.set_stream, blas.status = roc.create, roc.set_stream, roc.status
+    blas.set_math, blas.gemm, blas.batched = keep_math, roc_gemm, roc_batched
+    opened = True
+    return True
+
+
+cdef int keep_math(void* handle, int mode) noexcept nogil:
+    """rocBLAS sums halves in float32, as it is called here, and has no mode that would not."""
+    return 0
+
+
+cdef int roc_kind(int kind) noexcept nogil:
+    if kind == REAL_32:
+        return ROC_REAL_32
+    if kind == REAL_64:
+        return ROC_REAL_64
+    if kind == REAL_16:
+        return ROC_REAL_16
+    if kind == BRAIN_16:
+        return ROC_BRAIN_16
+    return ROC_COMPLEX_32 if kind == COMPLEX_32 else ROC_COMPLEX_64
+
+
+cdef int roc_gemm(void* handle, int a_operation, int b_operation, int m, int n, int k, const void* alpha, const void* a, int a_kind,
+                  int a_leading, const void* b, int b_kind, int b_leading, const void* beta, void* c, int c_kind, int c_leading,
+                  int compute, int algorithm) noexcept nogil:
+    return roc_batched(handle, a_operation, b_operation, m, n, k, alpha, a, a_kind, a_leading, 0, b, b_kind, b_leading, 0, beta,
+                       c, c_kind, c_leading, 0, 1, compute, algorithm)
+
+
+cdef int roc_batched(void* handle, int a_operation, int b_operation, int m, int n, int k, const void* alpha, const void* a, int a_kind,
+                     int a_leading, long long a_batch, const void* b, int b_kind, int b_leading, long long b_batch, const void* beta,
+                     void* c, int c_kind, int c_leading, long long c_batch, int batch, int compute, int algorithm) noexcept nogil:
+    """Sums are of the operands' type, those of halves of float32."""
+    cdef int kind = roc_kind(c_kind)
+    cdef int sums = ROC_REAL_32 if kind == ROC_REAL_16 or kind == ROC_BRAIN_16 else kind
+    return roc.batched(handle, ROC_AS_STORED + a_operation, ROC_AS_STORED + b_operation, m, n, k, alpha, a, roc_kind(a_kind), a_leading,
+                       a_batch, b, roc_kind(b_kind), b_leading, b_batch, beta, c, kind, c_leading, c_batch, c, kind, c_leading, c_batch,
+                       batch, sums, ROC_STANDARD, 0, 0)

@@ -1,6 +1,7 @@
-"""NCCL, NVIDIA's library for collectives between devices, opened at its first use.
+"""NCCL, NVIDIA's library for collectives between devices, or RCCL, AMD's with the same functions, opened at its first use.
 
-FLAMBEAU_LIBNCCL names the library; else it is the system's, else that of the wheel nvidia-nccl-cu12 or -cu13.  Its functions
+FLAMBEAU_LIBNCCL names the library; else it is the system's, else that of the wheel nvidia-nccl-cu12 or -cu13.  Where the driver is
+AMD's it is the system's librccl.so, or ROCm's.  Its functions
 are called through ctypes: a launch of a collective is much dearer than that.
 
 Constants and signatures are those of nccl.h, whose functions keep their meaning from one version to the next; 2.11 is the oldest
@@ -16,6 +17,8 @@ import importlib.util
 import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from typing import Any
+
+from . import cuda_driver
 
 OLDEST = (2, 11, 4)
 NON_BLOCKING = (2, 14, 0)  # from which a communicator can be made without blocking
@@ -86,6 +89,9 @@ def candidates() -> list[str]:
     given = os.environ.get("FLAMBEAU_LIBNCCL")
     if given is not None:
         return [given]
+    if cuda_driver.is_hip():
+        names = ["librccl.so.1", "librccl.so"]
+        return names + [os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), "lib", name) for name in names]
     result = ["libnccl.so.2"]
     spec = importlib.util.find_spec("nvidia")
     for folder in spec.submodule_search_locations or () if spec is not None else ():

@@ -32,11 +32,15 @@ CALLS = {  # of NVIDIA's processors and of AMD's
     "llvm.nvvm.read.ptx.sreg.ctaid.": "fake_block_",
     "llvm.nvvm.read.ptx.sreg.nctaid.": "fake_blocks_",
     "llvm.nvvm.barrier.cta.sync.aligned.all": "fake_barrier",
+    "llvm.nvvm.shfl.sync.bfly.i32": "fake_shuffle_bfly",
+    "llvm.nvvm.shfl.sync.idx.i32": "fake_shuffle_idx",
+    "llvm.amdgcn.ds.swizzle": "fake_swizzle",
     "llvm.amdgcn.workitem.id.": "fake_thread_",
     "llvm.amdgcn.workgroup.id.": "fake_block_",
     "llvm.amdgcn.dispatch.ptr": "fake_packet",
     "llvm.amdgcn.s.barrier": "fake_barrier",
 }
+MEETINGS = ("barrier.cta", "amdgcn.s.barrier", "shfl.sync", "ds.swizzle")  # where threads wait for each other
 
 
 def compiler() -> str | None:
@@ -70,10 +74,10 @@ def on_host(text: str) -> str:
     types = [part.split()[0] for part in signature[1].split(", ")]
     text = text.replace(signature[0], f"define internal void @kernel({signature[1]}) {{")
     text = re.sub(r"^target .*$", "", text, flags=re.M)
-    barriers = int("barrier.cta" in text or "amdgcn.s.barrier" in text)
-    text = re.sub(
+    barriers = int(any(name in text for name in MEETINGS))
+    text = re.sub(  # a block is one thread here
         r'^ *fence syncscope\("workgroup"\) .*$', "", text, flags=re.M
-    )  # a block is one thread here
+    )
     for name, ours in CALLS.items():
         text = text.replace("@" + name, "@" + ours)
     text = re.sub(

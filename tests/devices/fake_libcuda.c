@@ -6,7 +6,7 @@
 // checked against the blocks that are alive when the copy runs.  A module's image is a shared library of the host's
 // (tests/devices/fake_cuda.py makes it from the IR of the PTX): `kernel_call(params)` is one thread's run,
 // `kernel_sizes` the bytes of each parameter, and `kernel_barriers` says whether threads wait for each other; then
-// each is a coroutine, and a barrier passes control on to the next.
+// each is a coroutine, and one that waits, at a barrier or for the words of its warp, passes control on to the next.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -106,9 +106,37 @@ char *fake_packet(void) {  // of a launch, where an HSA kernel reads how many th
 enum { STACK = 1 << 16 };
 static __thread ucontext_t *fibres, scheduler;
 static __thread void **parameters;
-void fake_barrier(void) { swapcontext(&fibres[thread_number], &scheduler); }
+enum { WARP = 32 };
+struct meeting { int here, expected; long number; };  // of the threads of a block, or of a warp
+static __thread struct meeting *meetings;             // the block's, then those of its warps
+static __thread uint32_t (*words)[2];                 // what threads give to others of their warp; every other exchange takes the other place
+static __thread long *exchanges;
+static void meet(struct meeting *m) {
+    long number = m->number;
+    if (++m->here == m->expected) m->here = 0, m->number++;
+    while (m->number == number) swapcontext(&fibres[thread_number], &scheduler);
+}
+static void leave(struct meeting *m) {
+    if (--m->expected && m->here == m->expected) m->here = 0, m->number++;
+}
+void fake_barrier(void) { meet(meetings); }
+static uint32_t exchange(uint32_t word, long lane) {
+    int side = exchanges[thread_number]++ & 1;
+    words[thread_number][side] = word;
+    meet(&meetings[1 + thread_number / WARP]);
+    return words[thread_number / WARP * WARP + lane][side];
+}
+uint32_t fake_shuffle_bfly(int threads, uint32_t word, int flip, int last) { return exchange(word, thread_number % WARP ^ flip); }
+uint32_t fake_shuffle_idx(int threads, uint32_t word, int lane, int last) { return exchange(word, lane); }
+uint32_t fake_swizzle(uint32_t word, int pattern) {  // of AMD's, in "bit mask mode"
+    return exchange(word, (thread_number & pattern & 31 | pattern >> 5 & 31) ^ pattern >> 10);
+}
 static __thread char *ended;
-static void fibre(void) { running->kernel->call(parameters); ended[thread_number] = 1; }
+static void fibre(void) {
+    running->kernel->call(parameters);
+    ended[thread_number] = 1;
+    leave(meetings), leave(&meetings[1 + thread_number / WARP]);
+}
 
 static void run_kernel(struct job *j) {
     void *places[512];
@@ -118,8 +146,17 @@ static void run_kernel(struct job *j) {
     long block_count = (long)j->groups[0] * j->groups[1] * j->groups[2], threads = (long)j->threads[0] * j->threads[1] * j->threads[2];
     parameters = places, running = j;
     char *stacks = j->kernel->barriers ? malloc((size_t)STACK * threads) : NULL;
-    if (stacks) fibres = calloc(threads, sizeof *fibres), ended = malloc(threads);
+    long warps = (threads + WARP - 1) / WARP;
+    if (stacks) {
+        fibres = calloc(threads, sizeof *fibres), ended = malloc(threads), meetings = calloc(1 + warps, sizeof *meetings);
+        words = calloc(warps * WARP, sizeof *words), exchanges = malloc(threads * sizeof *exchanges);
+    }
     for (block_number = 0; block_number < block_count; block_number++) {
+        if (stacks) {
+            memset(exchanges, 0, threads * sizeof *exchanges);
+            meetings[0] = (struct meeting){0, threads, 0};
+            for (long w = 0; w < warps; w++) meetings[1 + w] = (struct meeting){0, threads - w * WARP < WARP ? threads - w * WARP : WARP, 0};
+        }
         for (thread_number = 0; thread_number < threads; thread_number++) {
             if (!stacks) { j->kernel->call(places); continue; }
             ucontext_t *f = &fibres[thread_number];
@@ -131,7 +168,7 @@ static void run_kernel(struct job *j) {
             for (left = 0, thread_number = 0; thread_number < threads; thread_number++)
                 if (!ended[thread_number]) swapcontext(&scheduler, &fibres[thread_number]), left = 1;
     }
-    if (stacks) free(stacks), free(fibres), free(ended);
+    if (stacks) free(stacks), free(fibres), free(ended), free(meetings), free(words), free(exchanges);
     free(j->params);
 }
 
@@ -682,3 +719,21 @@ int cublasLtMatmul(void *h, struct lt_product *d, const void *alpha, const char 
     counts[LTS]++;
     return queue(s, (struct job){CALL, .call = multiply, .data = g, .n = sizeof *g});
 }
+
+#ifdef HIP
+// --- rocBLAS: by the numbers of rocblas-types.h ------------------------------
+int rocblas_create_handle(void **h) { return cublasCreate_v2(h); }
+int rocblas_set_stream(void *h, struct stream *s) { return cublasSetStream_v2(h, s); }
+const char *rocblas_status_to_string(int status) { return "fake status"; }
+int rocblas_gemm_strided_batched_ex(void *h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int akind, int lda,
+                                    int64_t sa, const void *b, int bkind, int ldb, int64_t sb, const void *beta, const void *c, int ckind,
+                                    int ldc, int64_t sc, void *d, int dkind, int ldd, int64_t sd, int batch, int compute, int algorithm,
+                                    int32_t solution, uint32_t flags) {
+    static const int kinds[] = {[150] = 3, [151] = 1, [152] = 2, [154] = 5, [155] = 6, [168] = 15};  // cuBLAS's number, and 1
+    if (ta < 111 || ta > 112 || tb < 111 || tb > 112 || c != d || ckind != dkind || ldc != ldd || sc != sd) return 11;
+    if (akind < 150 || akind > 168 || !kinds[akind] || akind != bkind || akind != ckind || algorithm || solution || flags) return 11;
+    if (compute != (akind == 150 || akind == 168 ? 151 : akind)) return 2;
+    return cublasGemmStridedBatchedEx(h, ta - 111, tb - 111, m, n, k, alpha, a, kinds[akind] - 1, lda, sa, b, kinds[bkind] - 1, ldb, sb,
+                                      beta, d, kinds[ckind] - 1, ldc, sc, batch, akind == 152 || akind == 155 ? 70 : 68, -1);
+}
+#endif

@@ -144,8 +144,6 @@ def test_amds_driver_where_nvidias_finds_no_device(fake_folder, tmp_path):
         "cuda_memory_checks.py",
         "cuda_sanitizer_checks.py",
         "cuda_allocator_checks.py",
-        "cuda_product_checks.py",
-        "cuda_solver_checks.py",
         "cuda_tensor_checks.py",
         "cuda_interchange_checks.py",
         "cuda_graph_checks.py",
@@ -156,10 +154,18 @@ def test_amds_driver_where_nvidias_finds_no_device(fake_folder, tmp_path):
         "cuda_documented_checks.py",
     ],
 )
-def test_on_the_fake_driver(each_environment, checks):
+def test_on_each_fake_driver(each_environment, checks):
     run(
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(HERE / checks)],
         each_environment,
+    )
+
+
+@pytest.mark.parametrize("checks", ["cuda_product_checks.py", "cuda_solver_checks.py"])
+def test_nvidias_libraries_on_the_fake_driver(fake_environment, checks):
+    run(
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(HERE / checks)],
+        fake_environment,
     )
 
 
