@@ -200,7 +200,7 @@ def _visit_range(
 
 
 def _max_tasks() -> int:
-    """Returns the most parts that a range was shared out in since this was last asked; 0 where none was shared."""
+    """Returns the most parts that a range was shared out in since this was last called; 0 where none was shared."""
     return flambeau_max_tasks()
 
 
