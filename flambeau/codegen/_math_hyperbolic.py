@@ -9,12 +9,14 @@ from ._math_base import (
     Double,
     bits,
     expansion,
+    horner,
     parts,
     poly,
     power_of_two,
     quick_two_sum,
     two_sum,
 )
+from ._math_coefficients import COEFFICIENTS
 from ._math_explog import log_tail, near_power_of_two, reduce_by_ln2, split
 from .expr import Expr, absolute, bitcast, copysign, fma, like, sqrt, where
 
@@ -24,15 +26,28 @@ LARGEST = {"float32": 89.6, "float64": 710.6}
 
 @expansion
 def tanh(x: Expr) -> Expr:
-    """1 - 2 / (exp(2|x|) + 1), or a polynomial for small x."""
+    """1 - 2 / (exp(2|x|) + 1), or a polynomial for small x.
+
+    |x| = n·ln2/2 + r.  An error of exp(2|x|) counts for a third at most, and n is small before it counts for nothing, so in float32 one
+    part of ln2 is enough.
+    """
     a = absolute(x)
     z = x * x
-    near = fma(x * z, poly(z, "tanh"), x)
-    doubled = a + a
-    shifted, r, _ = reduce_by_ln2(where(doubled > 40.0, 40.0, doubled))
-    p = fma(r * r, poly(r, "exp"), r)
+    near = fma(x * z, horner(z, COEFFICIENTS["tanh", x.dtype]), x)
+    bounded = where(a > 20.0, 20.0, a)
+    shifter = LAYOUT[x.dtype].shifter
+    shifted = fma(bounded, 2.0 * parts("log2e", x.dtype, 1)[0], shifter)
+    n = shifted - shifter
+    high, *low = parts("ln2", x.dtype, 1 if x.dtype == "float32" else 2)
+    r = fma(n, -0.5 * high, bounded)
+    for part in low:
+        r = fma(n, -0.5 * part, r)
+    c = [k * 2.0 ** (i + 1) for i, k in enumerate(COEFFICIENTS["exp", x.dtype])]
+    square = r * r
+    rising = fma(horner(square, c[1::2]), r, horner(square, c[0::2]))
+    p = fma(square, rising, r)  # (exp(2r) - 1) / 2
     power = near_power_of_two(shifted)
-    far = 1.0 - 2.0 / fma(power, p, power + 1.0)
+    far = 1.0 - 1.0 / fma(power, p, fma(power, 0.5, 0.5))
     return copysign(where(a < 0.625, near, far), x)
 
 

@@ -18,8 +18,8 @@ from . import target as tg
 from .expr import Expr
 from .irtext import Function, Module, Value, i64
 from .lower import ITEMSIZE, MEMORY, Lowering
-from .schedule_gpu_scores import Scores, number_names, texts, working
-from .schedule_gpu_threads import BLOCK, MOST_BLOCKS, POINTER, SHARED, Blocks, Threads
+from .schedule_gpu_scores import Scores, parameters, texts, working
+from .schedule_gpu_threads import BLOCK, MOST_BLOCKS, SHARED, Blocks, Threads
 
 if TYPE_CHECKING:
     from .schedule_gpu_attention_mma import TensorCoreAttention
@@ -81,13 +81,6 @@ class Attention(NamedTuple):
         writer = _Writer(self, target)
         writer.write()
         return writer.module
-
-
-def parameters(kernel: Attention | TensorCoreAttention) -> list[tuple[str, str]]:
-    """Result, logarithms of sums and largest scores, all dense; query, key, value and captures; numbers; the factor of scores."""
-    tensors = ("out", "lse", "top", "q", "k", "v", *(f"c{n}" for n in range(len(kernel.captures))))
-    numbers = ((name, "i64") for name in number_names("qkv", kernel.captures))
-    return [*((name, POINTER) for name in tensors), *numbers, ("factor", "double")]
 
 
 class Tiles(Scores):
@@ -224,7 +217,7 @@ class _Writer(Tiles):
     kernel: Attention
 
     def __init__(self, kernel: Attention, target: str) -> None:
-        super().__init__(kernel, target, parameters(kernel))
+        super().__init__(kernel, target, parameters(kernel.captures))
         self.shape = shape = kernel.shape
         # Lines of one column or key; those that neighbouring threads write to begin in different banks.
         self.query_line, self.key_line = shape.queries + 1, shape.keys + 1

@@ -18,25 +18,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import target as tg
 from .expr import Expr
 from .irtext import Function, Module, Value, float_literal, i32, i64
 from .lower import MEMORY, Lowering
-from .schedule_gpu_attention import Attention, parameters
 from .schedule_gpu_copies import CHUNK, LINE, NOT_UNROLLED, PATTERN, Operand
 from .schedule_gpu_mma import DEEP, HIGH, WIDE, Fragments
-from .schedule_gpu_scores import Scores, texts
+from .schedule_gpu_scores import Scores, parameters, texts
 from .schedule_gpu_stages import STAGES
 from .schedule_gpu_threads import MOST_BLOCKS, Blocks, Threads
+
+if TYPE_CHECKING:
+    from .schedule_gpu_attention import Attention
 
 WARPS = 4
 THREADS = 32 * WARPS
 AT_ONCE = THREADS * CHUNK // LINE  # lines that the block copies at once
 KEYS = 64  # of a turn
 SEGMENT = LINE // 2  # elements of a line
-PARTS = LINE // (2 * DEEP)  # of 16 terms in a line
+IN_LINE = LINE // (2 * DEEP)  # of 16 terms in a line
 MOST_WIDTH = 128  # of queries and of values: sums and operands of more are no longer in registers
 MOST_REGISTERS = 255  # of a thread
 
@@ -122,7 +124,7 @@ class _Writer(Fragments, Scores):
         self.f = f = Function(self.module, "")
         self.low = Lowering(f, None)
         self.threads = Threads(f, "nvptx", (THREADS, 1, 1), shared=True)
-        given = parameters(kernel)
+        given = parameters(kernel.captures)
         # without a bound the assembler holds some to fewer registers than it needs, for one block more
         f.signature = self.threads.signature(given) + f' "nvvm.maxnreg"="{MOST_REGISTERS}"'
         self.given = {name: Value(type, f"%{name}") for name, type in given}
@@ -319,7 +321,7 @@ class _Writer(Fragments, Scores):
         dtype = self.kernel.dtype
         sums = [[[self.zero] * 4 for _ in range(KEYS // WIDE)] for _ in range(self.high)]
         for step in range(self.steps):
-            segment, part = divmod(step, PARTS)
+            segment, part = divmod(step, IN_LINE)
             lines = self.chunk_of(self.q_lines, part), self.chunk_of(self.k_lines, part)
             begin = segment * self.kernel.queries * LINE
             left = [self.four(lines[0], begin + i * HIGH * LINE, True) for i in range(self.high)]
@@ -332,7 +334,7 @@ class _Writer(Fragments, Scores):
         return sums
 
     def step(
-        self, first: Value, scores: list[list[list[Value]]], state: list[Value], asked: bool
+        self, first: Value, scores: list[list[list[Value]]], state: list[Value], bounded: bool
     ) -> list[Value]:
         """The largest scores, the sums of weights and those of values, with the scores of some keys more."""
         f, rows = self.f, 2 * self.high
@@ -341,7 +343,7 @@ class _Writer(Fragments, Scores):
         for r in range(rows):
             i, below = divmod(r, 2)
             own = [tile[2 * below + n] for tile in scores[i] for n in range(2)]
-            if asked:
+            if bounded:
                 own = self.seen_of(first, r, own)
             top = own[0]
             for s in own[1:]:
@@ -393,7 +395,7 @@ class _Writer(Fragments, Scores):
                 for i in range(self.high)
             ]
             for j in range(0, self.across, 2):
-                segment, part = divmod(j // 2, PARTS)
+                segment, part = divmod(j // 2, IN_LINE)
                 right = self.four(
                     self.chunk_of(self.v_lines, part), (segment * KEYS + step * DEEP) * LINE, False
                 )

@@ -14,6 +14,7 @@ from . import expr as ex
 from .expr import Expr
 from .irtext import Function, Value, i64
 from .lower import ITEMSIZE, MEMORY, Lowering
+from .schedule_gpu_threads import POINTER
 
 SIZES = "batches heads groups queries keys width columns reach".split()
 
@@ -30,6 +31,15 @@ def number_names(operands: Sequence[str], captures: Sequence[tuple[str, int]]) -
         *(f"{name}_{d}" for name in operands for d in "bhqe"),
         *(f"c{n}_{d}" for n, (_, rank) in enumerate(captures) for d in range(rank)),
     ]
+
+
+def parameters(captures: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+    """Of a kernel forward: result, logarithms of sums and largest scores, all dense; query, key, value and captures; numbers; the factor of
+    scores.
+    """
+    tensors = ("out", "lse", "top", "q", "k", "v", *(f"c{n}" for n in range(len(captures))))
+    numbers = ((name, "i64") for name in number_names("qkv", captures))
+    return [*((name, POINTER) for name in tensors), *numbers, ("factor", "double")]
 
 
 def texts(*functions: Expr | None) -> list[str]:

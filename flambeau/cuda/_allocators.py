@@ -88,6 +88,8 @@ def caching_allocator_enable(value: bool = True) -> None:
     """Keep blocks that become free for the next tensors, or (False) give each back to the driver at once, after waiting for the device:
     for tools that look for accesses of freed memory.  It holds for devices that are in use, and does nothing where none is.
 
+    Raises nothing.
+
     >>> import flambeau
     >>> flambeau.cuda.caching_allocator_enable(True)
     """

@@ -474,7 +474,7 @@ cdef bint plan(Entry entry, Segment segment, list varying) except -1:
     entry.planned = True
     if varying:
         fresh = list(before)
-        for k in varying:                  # each an object of its own, so that it is told from others
+        for k in varying:                  # each an object of its own, so that it differs from others
             fresh[k] = PyFloat_FromDouble(PyFloat_AS_DOUBLE(before[k]) + 0.0 if before[k] else 0.0)
         segment.objects = fresh
     try:

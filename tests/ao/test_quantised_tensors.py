@@ -425,17 +425,6 @@ def test_convolutions_over_integers(channels, groups, stride, padding, dilation)
     assert found.is_contiguous(memory_format=flambeau.channels_last)
 
 
-def test_many_images_are_laid_out_in_turns(monkeypatch):
-    from flambeau.ao import _integers
-
-    x, q = some(5, 2, 6, 6)
-    w, _ = weight_of((4, 2, 3, 3), True)
-    params = ConvParams(w, None, (1, 1), (1, 1), (1, 1), 1)
-    whole = params.run(q, 0.2, 50)
-    monkeypatch.setattr(_integers, "MOST_BYTES", 1)
-    assert flambeau.equal(params.run(q, 0.2, 50), whole)
-
-
 @pytest.mark.parametrize(
     "message, run",
     [

@@ -626,3 +626,28 @@ def test_refused_types():
         linear(ONES(2, 3), ONES(4, 3), 3)
     with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
         flambeau.mm(ONES(2, 2).bool(), ONES(2, 2).bool())
+
+
+@pytest.mark.parametrize("dtype", [flambeau.bfloat16, flambeau.float16])
+@pytest.mark.parametrize("rows", [3, 40])
+def test_products_of_halves_are_written_where_the_program_wants(dtype, rows):
+    a, w, c = (flambeau.randn(s).to(dtype) for s in ((rows, 64), (64, 64), (rows, 64)))
+    plain, added = a @ w.t(), flambeau.addmm(c, a, w.t(), beta=0.5)
+    out = flambeau.full((rows, 64), float("nan"), dtype=dtype)
+    address = out.data_ptr()
+    for multiply in (flambeau.matmul, flambeau.mm):
+        version = out._version
+        assert multiply(a, w.t(), out=out) is out and out.equal(plain)
+        assert out.data_ptr() == address and out._version > version
+    assert flambeau.addmm(c, a, w.t(), beta=0.5, out=out).equal(added)
+    assert c.clone().addmm_(a, w.t(), beta=0.5).equal(added)
+    turned = flambeau.empty(64, rows, dtype=dtype).t()  # its rows do not lie side by side
+    assert flambeau.mm(a, w.t(), out=turned).equal(plain)
+    whole = flambeau.cat([a, flambeau.zeros_like(a)])
+    assert flambeau.mm(whole[:rows], w.t(), out=whole[rows:]).equal(plain) and whole[:rows].equal(a)
+    both = flambeau.cat([c, flambeau.zeros_like(c)])
+    assert flambeau.addmm(both[:rows], a, w.t(), beta=0.5, out=both[rows:]).equal(added) and both[
+        :rows
+    ].equal(c)
+    own = a.clone()
+    assert flambeau.mm(own, w.t(), out=own).equal(plain)

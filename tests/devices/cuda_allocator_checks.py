@@ -23,9 +23,9 @@ LIVE, BYTES, GIVEN, BACK, REFUSED, WRONG = range(6)
 def library(tmp_path_factory):
     made = tmp_path_factory.mktemp("allocator") / "allocator.so"
     source = Path(__file__).with_name("fake_allocator.c")
-    names = ["-DHIP"] if fake_cuda.is_hip() else []
-    command = [fake_cuda.compiler() or "cc", "-shared", "-fPIC", *names, "-o", str(made), str(source), "-ldl"]
-    subprocess.run(command, check=True)
+    subprocess.run(
+        [fake_cuda.compiler() or "cc", "-shared", "-fPIC", "-o", str(made), str(source), "-ldl"], check=True
+    )
     return str(made)
 
 

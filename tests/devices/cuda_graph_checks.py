@@ -354,3 +354,32 @@ def test_each_device_has_its_own_current_stream():
         "cuda:0"
     )
     cuda.set_stream(cuda.default_stream("cuda:1"))
+
+
+def test_a_training_step_in_a_graph():
+    """Its loss asks nothing of the host; a wrong class is met at the next wait."""
+    flambeau.manual_seed(0)
+    net = flambeau.nn.Linear(6, 4, device="cuda")
+    x, kinds = flambeau.randn(8, 6, device="cuda"), flambeau.arange(8, device="cuda") % 4
+    optimizer = flambeau.optim.SGD(net.parameters(), lr=0.5)
+
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        loss = flambeau.nn.functional.cross_entropy(net(x), kinds)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    first = [step().item() for _ in range(2)]
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph):
+        loss = step()
+    later = []
+    for _ in range(5):
+        graph.replay()
+        later.append(loss.item())
+    assert first[0] > first[1] > later[0] and later == sorted(later, reverse=True)
+    kinds[0] = 4
+    graph.replay()
+    with pytest.raises(IndexError, match="an index was out of bounds on cuda:0"):
+        cuda.synchronize()

@@ -4,15 +4,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/types.h>
-#ifdef HIP
-#define TAKE "hipMalloc"
-#define DROP "hipFree"
-#define FINISH "hipStreamSynchronize"
-#else
-#define TAKE "cuMemAlloc_v2"
-#define DROP "cuMemFree_v2"
-#define FINISH "cuStreamSynchronize"
-#endif
 
 static long counts[6];
 enum { LIVE, BYTES, GIVEN, BACK, REFUSED, WRONG };
@@ -20,8 +11,13 @@ static struct { uint64_t at; size_t size; int device; void *stream; } held[64];
 long account(int what) { return counts[what]; }
 void refuse(int on) { counts[REFUSED] = on; }
 
+static void *driver(const char *name, const char *hip) {
+    void *found = dlsym(RTLD_DEFAULT, name);
+    return found ? found : dlsym(RTLD_DEFAULT, hip);
+}
+
 void *give(ssize_t size, int device, void *stream) {
-    int (*take)(uint64_t *, size_t) = (int (*)(uint64_t *, size_t))dlsym(RTLD_DEFAULT, TAKE);
+    int (*take)(uint64_t *, size_t) = (int (*)(uint64_t *, size_t))driver("cuMemAlloc_v2", "hipMalloc");
     uint64_t at = 0;
     if (counts[REFUSED] || take(&at, size)) return NULL;
     for (int k = 0; k < 64; k++)
@@ -31,8 +27,8 @@ void *give(ssize_t size, int device, void *stream) {
 }
 
 void take_back(void *at, size_t size, int device, void *stream) {
-    int (*drop)(uint64_t) = (int (*)(uint64_t))dlsym(RTLD_DEFAULT, DROP);
-    int (*finish)(void *) = (int (*)(void *))dlsym(RTLD_DEFAULT, FINISH);
+    int (*drop)(uint64_t) = (int (*)(uint64_t))driver("cuMemFree_v2", "hipFree");
+    int (*finish)(void *) = (int (*)(void *))driver("cuStreamSynchronize", "hipStreamSynchronize");
     int right = 0;
     for (int k = 0; k < 64; k++)
         if (held[k].at == (uint64_t)at) right = held[k].size == size && held[k].device == device && held[k].stream == stream, held[k].at = 0;

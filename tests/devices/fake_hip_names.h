@@ -18,6 +18,8 @@
 #define cuMemPoolTrimTo hipMemPoolTrimTo
 #define cuMemHostAlloc hipHostMalloc
 #define cuMemFreeHost hipHostFree
+#define cuMemHostRegister_v2 hipHostRegister
+#define cuMemHostUnregister hipHostUnregister
 #define cuMemcpyHtoDAsync_v2 hipMemcpyHtoDAsync
 #define cuMemcpyDtoHAsync_v2 hipMemcpyDtoHAsync
 #define cuMemcpyDtoDAsync_v2 hipMemcpyDtoDAsync
@@ -27,6 +29,8 @@
 #define cuLaunchKernel hipModuleLaunchKernel
 #define cuStreamCreateWithPriority hipStreamCreateWithPriority
 #define cuStreamSynchronize hipStreamSynchronize
+#define cuStreamCreate hipStreamCreateWithFlags
+#define cuStreamDestroy_v2 hipStreamDestroy
 #define cuStreamQuery hipStreamQuery
 #define cuStreamWaitEvent hipStreamWaitEvent
 #define cuCtxGetStreamPriorityRange hipDeviceGetStreamPriorityRange

@@ -13,6 +13,8 @@ from flambeau.codegen import expr, kernels
 from flambeau.codegen import schedule_gpu as gpu
 from flambeau.codegen import target as tg
 from flambeau.codegen.schedule_gpu_attention import Attention, shape_for
+from flambeau.codegen.schedule_gpu_attention_backward import AttentionBackward
+from flambeau.codegen.schedule_gpu_attention_backward import shape_for as backward_shape
 from flambeau.codegen.schedule_gpu_products import Product
 from flambeau.devices import images
 from flambeau.operations.declare.pointwise import CODE_NAMES
@@ -145,6 +147,11 @@ def families(target: str):
     yield "gradient of a weight", Product("bfloat16", False, True, False, taps=3, summed=True)
     seen = symbol("k", "int64") <= symbol("q", "int64")
     yield "attention", Attention("float32", shape_for("float32", 64, 64), None, seen)
+    for side in ("queries", "keys"):
+        yield (
+            f"attention's {side}",
+            AttentionBackward("float32", side, backward_shape("float32", side, 64, 64)),
+        )
     yield (
         "indexed",
         ordering._place.kernel(indexed_signature(), True, {"behind": True, "one": True}, 1, 1, 0, False),

@@ -79,13 +79,15 @@ def test_outputs_and_gradients(kind, sizes, way):
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_sequences_of_unequal_lengths(kind):
-    """Each has the outputs, and their sums the gradients, of all being as long as the longest."""
+    """Each has the outputs, and their sums the gradients, of all being as long as the longest: by a matrix unit the same bits."""
     lengths, net = [9, 9, 6, 5, 2, 1], layer(kind, 12, 64)
     x = flambeau.randn(9, len(lengths), 12).bfloat16()
     whole = net(x)[0]
     some = pad_packed_sequence(net(pack_padded_sequence(x, lengths))[0])[0]
     for n, length in enumerate(lengths):
-        assert some[:length, n].equal(whole[:length, n]) and not some[length:, n].any()
+        there, wanted = some[:length, n], whole[:length, n]
+        assert there.equal(wanted) if tiles.core.unit() else off(there, wanted) <= UNIT
+        assert not some[length:, n].any()
     exists = (flambeau.arange(9)[:, None] < flambeau.tensor(lengths))[..., None]
     g = flambeau.randn(whole.shape).bfloat16() * exists
     weights = list(net.parameters())

@@ -98,7 +98,7 @@ cpdef Device find_device(str type, object index)
 cdef Device device_for(object value, str who)
 cdef Device the_blank         # "meta"
 cdef int placing              # in how many threads tensors are made elsewhere than on the host
-cdef Device default_place()   # where this thread makes tensors that are told nothing else: None for the host
+cdef Device default_place()   # where this thread makes tensors without another device: None for the host
 
 
 cdef extern from *:

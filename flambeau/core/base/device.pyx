@@ -6,7 +6,7 @@ A device is a thin table of what its driver does: memory, copies, kernels, event
 tensor is an address and an offset, and a view is a matter of the host alone.
 
 All work is queued on the thread's current stream of the device and runs in that order; nothing but `finish`,
-`finish_event` and copies that are told to wait blocks the host.  An error of the driver is raised as a
+`finish_event` and copies that wait blocks the host.  An error of the driver is raised as a
 RuntimeError that names the call and the driver's code.
 """
 from libc.stdint cimport int64_t, uint64_t
@@ -20,7 +20,7 @@ import threading
 
 
 class OutOfMemoryError(RuntimeError):
-    """An allocation was refused by the system; the message has the bytes asked for and held."""
+    """An allocation was refused by the system; the message has the bytes requested and held."""
 
 
 cdef extern from *:
@@ -135,7 +135,7 @@ cdef class Device:
         raise NotImplementedError(f"{self.type}: finish")
 
     cdef uint64_t new_event(self, bint timing) except 0:
-        """A handle of a mark in a stream; `timing` where `elapsed` will be asked."""
+        """A handle of a mark in a stream; `timing` where `elapsed` will be read."""
         raise NotImplementedError(f"{self.type}: new_event")
 
     cdef int free_event(self, uint64_t event) except -1:
@@ -257,7 +257,7 @@ cdef class Device:
         return False
 
     def memory_stats(self) -> dict:
-        """Bytes held by tensors, their peak, bytes cached for reuse, and how often the driver was asked for memory; the same of
+        """Bytes held by tensors, their peak, bytes cached for reuse, and how often the driver allocated memory; the same of
         blocks, all that was handed out, how often the cache was given back under pressure, and how often in vain.
         """
         return {"allocated_bytes": self.held_bytes, "peak_allocated_bytes": self.peak_bytes,
@@ -271,7 +271,7 @@ cdef class Device:
         self.peak_blocks = self.held_blocks
 
     def reset_accumulated_memory_stats(self) -> None:
-        """Count anew what is handed out, and how often the driver is asked for memory."""
+        """Count anew what is handed out, and how often the driver allocates memory."""
         self.driver_calls = self.retries = self.refusals = 0
         self.taken_blocks, self.taken_bytes = self.held_blocks, self.held_bytes
 
@@ -492,7 +492,7 @@ cdef int place_here(device place) except -1:
 
 
 def get_default_device() -> device:
-    """Where this thread makes tensors that are told no device: that of the innermost `with device(…)`, else that of
+    """Where this thread makes tensors without a device argument: that of the innermost `with device(…)`, else that of
     `set_default_device`, else the CPU.
 
     >>> import flambeau
@@ -508,7 +508,7 @@ def get_default_device() -> device:
 
 
 def set_default_device(device) -> None:
-    """Choose where this thread makes tensors that are told no device: a device, its name, or None for the CPU.  A `with
+    """Choose where this thread makes tensors without a device argument: a device, its name, or None for the CPU.  A `with
     device(…)` around the call goes before it.
 
     RuntimeError for a device that there is not.

@@ -223,7 +223,7 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
 enter_device = leave_device = None     # what `with device(…)` does; `core/base/device.pyx` supplies it
 accelerator = None                     # function: the type that a bare number means; supplied likewise
 
-# All that a program may name.  Tensors live on those that `core/base/device.pyx:register` was told of, and on "cpu" and "meta".
+# All that a program may name.  Tensors live on those that `core/base/device.pyx:register` has, and on "cpu" and "meta".
 DEVICE_TYPES = ("cpu", "cuda", "opencl", "meta", "mps", "xpu", "mtia", "hpu", "xla", "vulkan", "privateuseone", "ipu", "maia",
                 "rocm", "hip", "lazy", "ve", "fpga", "opengl", "ideep", "mkldnn")
 
@@ -246,7 +246,7 @@ cdef str implied_device(str name):
 
 cdef class device:
     """Where a tensor's memory is: a type, such as "cpu", and an index or None.  As a context (`with device("meta"):`) it is
-    where this thread makes tensors that are told no device.
+    where this thread makes tensors without a device argument.
 
     Every type of PyTorch's can be named, compared and pickled; making a tensor where there is no such device is the error.
     RuntimeError for other types and for negative indices.

@@ -6,7 +6,7 @@ cdef class Mapping:
     cdef int descriptor       # -1 where none is kept
     cdef bint shared          # what is written, other processes see
     cdef object filename      # of a mapped file, else None
-    cdef object keeper        # who lends the memory under a name (multiprocessing's), and is told when it goes
+    cdef object keeper        # who lends the memory under a name (multiprocessing's), and is notified when it goes
     cdef object former        # the memory that this took the place of, where somebody outside may still use it
 
 cdef Mapping new_shared(const char* source, size_t nbytes, str who)

@@ -7,7 +7,7 @@ cdef class Storage:
     cdef uint64_t address     # on the device
     cdef Device on            # None: the host
     cdef uint64_t stream      # of the device, where the memory was acquired
-    cdef size_t length        # what was asked for
+    cdef size_t length        # what was requested
     cdef int block            # size class of an own block, -1 for memory that someone else owns
     cdef uint64_t version     # counts writes, so that the tape sees a saved tensor being changed
     cdef uint64_t writes      # counts them all, those through `.data` too: what was made of the bytes holds while it stands
@@ -15,7 +15,7 @@ cdef class Storage:
     cdef object owner         # keeps foreign memory alive (a NumPy array, a buffer, a Mapping); on a device, other streams that use it
     cdef int64_t exports      # who holds the address without this object's knowledge: open buffers, and arrays, slices, capsules for good
     cdef bint writable
-    cdef uint64_t serial      # tells it from all others, for a recorder; 0 until asked for
+    cdef uint64_t serial      # tells it from all others, for a recorder; 0 until requested
     cdef uint64_t met         # the number of the recording that has met it last
     cdef int64_t met_as       # and the storage's number there
     cdef bint pending         # its bytes are not computed yet: `owner` computes them

@@ -173,7 +173,7 @@ def empty_cache() -> None:
 
 
 def memory_stats() -> dict:
-    """Bytes held by tensors, their peak, bytes cached for reuse, and how often the system was asked for
+    """Bytes held by tensors, their peak, bytes cached for reuse, and how often the system was called for
     memory.
 
     >>> import flambeau

@@ -14,6 +14,8 @@ from flambeau.core.base.pool cimport (
     flambeau_max_tasks,
     flambeau_parallel_for,
     flambeau_parallel_interruptible,
+    flambeau_range,
+    flambeau_rehearse,
     flambeau_set_flush_denormal,
     flambeau_set_num_threads,
 )
@@ -198,8 +200,29 @@ def _visit_range(
 
 
 def _max_tasks() -> int:
-    """Returns the most parts that a range was shared out in since this was last asked; 0 where none was shared."""
+    """Returns the most parts that a range was shared out in since this was last called; 0 where none was shared."""
     return flambeau_max_tasks()
+
+
+cdef enum: MOST_RANGES = 1024
+
+
+def _rehearsed(function) -> list[tuple[int, int, int, float, float]]:
+    """Calls function with the calling thread in the place of all, and returns the ranges that it was to share, in order.
+
+    Each is (elements, elements of a chunk, chunks, seconds of all chunks, seconds of the thread that has most of them), where a thread takes
+    the next chunk as soon as it is free. Ranges that are not worth sharing have one chunk. Raises RuntimeError for more than 1024.
+    """
+    cdef flambeau_range ranges[MOST_RANGES]
+    cdef int64_t met = 0, k
+    flambeau_rehearse(ranges, MOST_RANGES)
+    try:
+        function()
+    finally:
+        met = flambeau_rehearse(NULL, 0)
+    if met > MOST_RANGES:
+        raise RuntimeError(f"_rehearsed(): {met} ranges, of which there may be {MOST_RANGES}")
+    return [(r.n, r.chunk, r.chunks, r.nanoseconds * 1e-9, r.longest * 1e-9) for r in ranges[:met]]
 
 
 flambeau_set_num_threads(_default_threads(os.environ))

@@ -57,7 +57,8 @@ static struct {
 
     atomic_int wanted_threads;
     atomic_bool stopping;
-    atomic_int sleepers;       /* workers asleep on `opened`, or about to be */
+    /* Not on the job's lines, which workers read. */
+    _Alignas(CACHE_LINES) atomic_int sleepers; /* workers asleep on `opened`, or about to be */
     atomic_bool caller_sleeps; /* on `finished` */
     pthread_mutex_t lock;      /* for the two conditions only */
     pthread_cond_t opened, finished;
@@ -287,8 +288,65 @@ static void close_gate(void) {
     pthread_mutex_unlock(&pool.lock);
 }
 
+/* ---- one thread in the place of many ---- */
+
+#define MOST_REHEARSED 1024
+
+static atomic_int rehearsing; /* threads that do */
+static _Thread_local struct {
+    flambeau_range *room;
+    int64_t most, met;
+    bool inside;
+} rehearsal;
+
+int64_t flambeau_rehearse(flambeau_range *room, int64_t most) {
+    int64_t met = rehearsal.met;
+    atomic_fetch_add(&rehearsing, (room != NULL) - (rehearsal.room != NULL));
+    rehearsal.room = room;
+    rehearsal.most = most;
+    rehearsal.met = 0;
+    return met;
+}
+
+static int64_t own_nanoseconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static void rehearse(flambeau_task task, void *context, int64_t first, int64_t n, int64_t chunk, int64_t chunks, int threads) {
+    int64_t busy[MOST_REHEARSED] = {0}, total = 0, longest = 0;
+    if (threads > MOST_REHEARSED) threads = MOST_REHEARSED;
+    rehearsal.inside = true;
+    int64_t before = own_nanoseconds(); /* read once a chunk, so that what reading takes is in the chunks */
+    for (int64_t index = 0; index < chunks; index++) {
+        int64_t begin = first + index * chunk;
+        task(context, begin, index == chunks - 1 ? first + n : begin + chunk);
+        int64_t now = own_nanoseconds(), took = now - before;
+        before = now;
+        int free = 0;
+        for (int i = 1; i < threads; i++) free = busy[i] < busy[free] ? i : free;
+        busy[free] += took;
+        longest = busy[free] > longest ? busy[free] : longest;
+        total += took;
+    }
+    rehearsal.inside = false;
+    if (rehearsal.met < rehearsal.most) rehearsal.room[rehearsal.met] = (flambeau_range){n, chunk, chunks, total, longest};
+    rehearsal.met++;
+}
+
+static int64_t grains_per_chunk(int64_t grains, int threads) {
+    return (grains - 1) / ((int64_t)threads * CHUNKS_PER_THREAD) + 1;
+}
+
 static void share(flambeau_task task, void *context, int64_t first, int64_t n, int64_t grain) {
     int threads = flambeau_get_num_threads();
+    if (atomic_load_explicit(&rehearsing, memory_order_relaxed) && rehearsal.room != NULL && !rehearsal.inside) {
+        int64_t unit = grain < 1 ? 1 : grain, grains = (n - 1) / unit + 1;
+        int64_t each = threads == 1 ? grains : grains_per_chunk(grains, threads);
+        rehearse(task, context, first, n, each * unit < n ? each * unit : n, (grains - 1) / each + 1, threads);
+        return;
+    }
     if (n <= grain || threads == 1 || atomic_load_explicit(&pool.busy, memory_order_relaxed) ||
         atomic_exchange_explicit(&pool.busy, true, memory_order_acquire)) {
         task(context, first, first + n);
@@ -297,13 +355,13 @@ static void share(flambeau_task task, void *context, int64_t first, int64_t n, i
     if (threads != pool.threads) resize(threads);
     if (grain < 1) grain = 1;
     int64_t grains = (n - 1) / grain + 1;
-    int64_t grains_per_chunk = (grains - 1) / ((int64_t)threads * CHUNKS_PER_THREAD) + 1;
+    int64_t each = grains_per_chunk(grains, threads);
     pool.task = task;
     pool.context = context;
     pool.first = first;
     pool.end = first + n;
-    pool.chunk = grains_per_chunk * grain;
-    pool.chunks = (grains - 1) / grains_per_chunk + 1;
+    pool.chunk = each * grain;
+    pool.chunks = (grains - 1) / each + 1;
     if (pool.chunks > pool.most_chunks) pool.most_chunks = pool.chunks;
     pool.arithmetic = arithmetic();
     atomic_store_explicit(&pool.next, 0, memory_order_relaxed);

@@ -10,3 +10,6 @@ cdef extern from "pool.h" nogil:
     int flambeau_set_flush_denormal(int flush) noexcept
     int flambeau_cpu_count() noexcept
     int64_t flambeau_max_tasks() noexcept
+    ctypedef struct flambeau_range:
+        int64_t n, chunk, chunks, nanoseconds, longest
+    int64_t flambeau_rehearse(flambeau_range* room, int64_t most) noexcept

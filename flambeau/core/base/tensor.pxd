@@ -29,7 +29,7 @@ cdef class TensorBase:
     cdef int64_t* sizes
     cdef int64_t* strides
     cdef int64_t small[10]
-    cdef object shape_        # its Size, once asked for
+    cdef object shape_        # its Size, once requested
     cdef object fn            # Node, or None for a leaf
     cdef object grad_
     cdef object hooks

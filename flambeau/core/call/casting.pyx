@@ -364,7 +364,7 @@ def declare(Op op, rules) -> None:
 
 
 def refuse(Op op, str why) -> None:
-    """What a program is told that calls the operation under autocast."""
+    """The error of a program that calls the operation under autocast."""
     refusals[op.name] = why
 
 

@@ -64,7 +64,7 @@ cdef bint plain(object memory_format, str who) except -1:
 
 
 def to_dtype(TensorBase input, d: dtype, copy: bool = False) -> TensorBase:
-    """The tensor itself where it has that dtype (and no copy is asked for), else a copy that has."""
+    """The tensor itself where it has that dtype (and no copy is requested), else a copy that has."""
     cdef int code = as_dtype(d, "to").code
     return input if code == input.code and not copy else copied(input, code, False)
 

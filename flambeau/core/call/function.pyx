@@ -96,7 +96,7 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
     cdef object value, keywords
     cdef PyObject* result
     if op.loose and has_override_object(args, nargs + (0 if names == NULL else len(<tuple>names))):
-        raise TypeError(f"{public_name_of(op)}(): an argument is of a class with __torch_function__, which is asked")
+        raise TypeError(f"{public_name_of(op)}(): an argument is of a class with __torch_function__, which is called")
     if not op.has_signature:
         op.infer_signature()
     signature = op.signature
@@ -226,7 +226,7 @@ def on_host(tuple args not None, dict kwargs not None) -> bool:
 cdef class BuiltIn(Op):
     """A function of Python that no class binds, as PyTorch's built-in functions; modes do not see its calls.
 
-    An argument with `__torch_function__` that is no tensor is asked, as by an operation.
+    An argument with `__torch_function__` that is no tensor is called, as by an operation.
     """
 
     cdef readonly object __wrapped__

@@ -2,7 +2,7 @@
 from cpython.object cimport PyObject
 from ..base.tensor cimport TensorBase
 
-cdef void add_interceptors(int by) noexcept  # so many more are to be asked
+cdef void add_interceptors(int by) noexcept  # so many more are to be called
 cdef PyObject** recorder_slot() noexcept     # this thread's recording, which leaves are written into; NULL for none
 cdef PyObject*** copies_slot() noexcept      # where this thread says where the leaf that is recorded leaves the copy of what it overwrites
 cdef void note_copy(TensorBase source, TensorBase copy) noexcept    # which the tape has kept
@@ -11,7 +11,7 @@ cdef void enter_interceptors(const int* left) noexcept   # comes back to where i
 cdef object run_profiled(PyObject* callable, PyObject** args, size_t flagged, PyObject* names)
 cdef PyObject* only_recording() noexcept   # this thread's, where no mode, class or cast sees its calls; else NULL
 cdef PyObject* record_leaf(PyObject* recording, PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept   # there
-cdef bint overrides_off() noexcept # classes are not asked in this thread
+cdef bint overrides_off() noexcept # overrides are not called in this thread
 cdef bint lower_on() noexcept      # a mode of the lower level is on in this thread
 cdef object operator_of_object(object op, object a, object b)  # what an operator makes of an operand that is neither tensor nor number
 cdef bint has_override_object(PyObject** args, Py_ssize_t n)  # whether an argument that is no tensor overrides operations

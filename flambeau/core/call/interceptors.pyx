@@ -149,7 +149,7 @@ cdef bint has_override(object cls):
 
 
 def attend_objects(int by) -> None:
-    """So many more objects, which are no tensors, are asked before an operation looks at its arguments; else they are after its error."""
+    """So many more objects, which are no tensors, are called before an operation looks at its arguments; else they are after its error."""
     global override_classes
     override_classes += by
     add_interceptors(by)

@@ -30,7 +30,7 @@ cdef class Op:
     cdef public bint writes  # to its first argument, which it returns
     cdef public object label  # the name of its node on the tape; None for the one that follows from its own
     cdef public object method # the form that is a method of Tensor, which operators show
-    cdef unsigned char deferral  # how a thread whose calls wait calls it (graph/segment.pyx); 0 until asked for
+    cdef unsigned char deferral  # how a thread whose calls wait calls it (graph/segment.pyx); 0 until requested
     cdef public unsigned char on_host     # what autocast does with it on the CPU
     cdef public unsigned char elsewhere   # and on accelerators
     cdef dict __dict__        # __doc__, __module__, public_name

@@ -19,7 +19,7 @@ cdef class Signature:
     cdef readonly tuple names
     cdef readonly dict defaults   # what is shown of them
     cdef public tuple old         # orders of before, which are still taken: tuples of names
-    cdef object whole             # inspect.Signature, where a function has told it
+    cdef object whole             # inspect.Signature, where a function has one
     cdef int total
     cdef int positional           # so many may be given by position
     cdef int required             # so many must be given

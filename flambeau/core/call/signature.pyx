@@ -28,7 +28,7 @@ cdef PyTypeObject* BOOL_CLASS = <PyTypeObject*>bool
 
 
 cdef inline bint is_exactly(int kinds, PyObject* value) noexcept:
-    """Whether a value is of one of those kinds, told by its very class; False says nothing."""
+    """Whether a value is of one of those kinds, known by its very class; False says nothing."""
     cdef PyTypeObject* cls = (<PyObject*>value).ob_type
     return ((kinds & TENSOR and cls == TENSOR_CLASS) or (kinds & (INT | REAL | NUMBER) and cls == INT_CLASS)
             or (kinds & BOOL and cls == BOOL_CLASS) or (kinds & NOTHING and value == <PyObject*>None))
@@ -279,7 +279,7 @@ cdef int kinds_of(object annotation) except -1:
 
 
 cdef Signature signature_of(object function):
-    """The parameters that a function in Python or Cython declares; None where they cannot be told."""
+    """The parameters that a function in Python or Cython declares; None where they are unknown."""
     cdef int positional = 0, required = 0
     cdef bint open = False
     cdef list names = [], kinds = []

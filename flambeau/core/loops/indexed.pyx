@@ -117,7 +117,7 @@ cdef int64_t larger(int64_t most, object value) except -1:
     return most
 
 
-cdef object observer = None      # told of every launch on the host
+cdef object observer = None      # called for every launch on the host
 
 
 def observe(callback) -> None:
@@ -141,7 +141,7 @@ cdef class Launcher:
         """Whether all indices were in bounds; a device reports that later, when the host waits for it anyway.  `lanes`: the
         last parallel axis is the innermost in memory.
 
-        A kernel is asked for by: for each operand its dtype code, whether its last stride is 1 (bit 5) and its rank (from
+        The key of a kernel: for each operand its dtype code, whether its last stride is 1 (bit 5) and its rank (from
         bit 6); whether all places fit into 32 bits, and whatever is computed on the way to them: `most`, and the largest int
         among the arguments times the longest axis; the static arguments; the types of the others; how many axes are
         parallel and serial; whether lanes run along the last parallel axis.

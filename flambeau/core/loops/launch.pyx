@@ -529,7 +529,7 @@ device_launcher.fill = fill_pattern
 
 
 def to_device(TensorBase input not None, place, str who, bint copy=False, bint non_blocking=False) -> TensorBase:
-    """The tensor on that device (itself where it is there and no copy is asked for), on the tape."""
+    """The tensor on that device (itself where it is there and no copy is requested), on the tape."""
     cdef Device device = device_for(place, who)
     if input.storage.on is device:
         return copied(input, input.code, False) if copy else input

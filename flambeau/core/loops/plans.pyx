@@ -174,7 +174,7 @@ cdef class LoopPlan:
     def launch(self, tensors, out=None):
         """Compute on inputs of the planned geometry; returns new results, or `out` (a tensor, or a tuple of several), written over.
 
-        Nothing is recorded, and modes are not asked.  TypeError where something is no tensor, ValueError where a tensor is of another
+        Nothing is recorded, and modes do not intercept it.  TypeError where something is no tensor, ValueError where a tensor is of another
         dtype, shape, layout or device than planned, RuntimeError where a result must not be written or lies over what is read.
         """
         cdef tuple inputs = tuple(tensors), results

@@ -77,7 +77,7 @@ cdef class RowOp(Op):
     cdef bint listed                # dimensions may be given one by one
     cdef bint from_origin           # the kernel also reads the row's first element, as one input more
     cdef bint reduces               # called with (input, dim=None, keepdim=False), else (input, dim)
-    cdef public bint of_out         # without a dtype asked for it computes in that of `out=`
+    cdef public bint of_out         # without a dtype requested it computes in that of `out=`
     cdef double defaults[MAX_PARAMS]
     cdef Table table
     cdef tuple saved                # what the derivative reads: (1, input) or (2, output)

@@ -354,7 +354,7 @@ cdef Kernel* kernel_for(RowOp op, bint on_host, int stage, bint along, const int
 
 cdef int plan_rows(RowOp op, RowPlan* plan, PyObject** tensors, const int* dims, int ndims, bint keepdim, int wanted,
                    Device device) except -1:
-    """How to walk over inputs of these shapes, strides and dtypes; `dims` are the row, `wanted` is the dtype asked for or NO_CODE."""
+    """How to walk over inputs of these shapes, strides and dtypes; `dims` are the row, `wanted` is the dtype requested or NO_CODE."""
     cdef Operand operands[MAX_OPERANDS]
     cdef int64_t strides[MAX_ALL * MAX_DIMS]      # of every operand along the dimensions of the input
     cdef bint reduced[MAX_DIMS]
@@ -481,7 +481,7 @@ cdef TensorBase new_result(RowOp op, const RowPlan* plan, int k, Device device):
 
 
 cdef bint direct(const RowPlan* plan, int k, tuple given, PyObject** inputs, int n):
-    """Whether result k can be computed where it was asked for: in a tensor as the plan has it, below no input and no other result."""
+    """Whether result k can be computed where it was requested: in a tensor as the plan has it, below no input and no other result."""
     cdef TensorBase out = <TensorBase>given[k]
     cdef int j
     if out.code != plan.result_codes[k] or not out.contiguous:
@@ -496,7 +496,7 @@ cdef bint direct(const RowPlan* plan, int k, tuple given, PyObject** inputs, int
 
 
 cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim, int wanted, double* params, tuple given):
-    """Compute: `tensors` broadcast to one shape, `dims` are the row, `wanted` is the dtype asked for or
+    """Compute: `tensors` broadcast to one shape, `dims` are the row, `wanted` is the dtype requested or
     NO_CODE; `given` holds results to write to, or is None.
     """
     cdef RowPlan plan
@@ -575,7 +575,7 @@ cdef int64_t panel_of(const Rows* rows) noexcept nogil:
 
 
 cdef object run_stored(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim, int wanted, double* params, tuple given):
-    """The same with dtypes that no kernel sees: complex32 is computed in complex64 and rounded, float8 in what was asked for."""
+    """The same with dtypes that no kernel sees: complex32 is computed in complex64 and rounded, float8 in what was requested."""
     cdef Operand operands[MAX_OPERANDS]
     cdef list read = [], results = []
     cdef TensorBase t
@@ -804,7 +804,7 @@ cdef int64_t count_of(t, int unpack_tensor):
 
 
 cdef object underived(str name):
-    """What stands for a derivative that nobody declared: backward is told, not left without a gradient."""
+    """What stands for a derivative that nobody declared: backward raises instead of leaving out a gradient."""
     def formula(*arrived):
         raise NotImplementedError(f"the derivative for '{name}' is not implemented: declare it with @{name}.derivative, or call "
                                   f"{name} under no_grad")

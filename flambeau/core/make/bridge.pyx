@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Memory shared with NumPy and with objects that have a buffer.  Nothing here copies elements; `interchange` has the other ways.
 
-NumPy is met through its Python face and the buffer protocol only, and is imported when it is first asked for.
+NumPy is met through its Python face and the buffer protocol only, and is imported when it is first requested.
 """
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject, PyTypeObject

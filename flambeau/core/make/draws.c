@@ -246,7 +246,7 @@ static double nearly_normal(stream *s, double mean, double variance, double skew
     return floor(mean + sqrt(variance) * z + (z * z - 1.0) * skew / 6.0 + 0.5);
 }
 
-/* The distribution function of counts with few expected, as far as it was asked for; kept while parameters stay the same. */
+/* The distribution function of counts with few expected, as far as it was requested; kept while parameters stay the same. */
 typedef struct {
     double a, b;             /* the parameters: rate and -1, or trials and chance */
     int known;

@@ -13,12 +13,12 @@ cdef enum:                    # memory formats
     CHANNELS_LAST_3D = 4
 
 cdef struct Options:
-    int code                  # the dtype asked for, -1 for none
+    int code                  # the dtype requested, -1 for none
     bint requires
     int format
     PyObject* out             # borrowed; NULL for none
     bint pinned               # in page-locked memory
-    bint placed               # whether a device was asked for
+    bint placed               # whether a device was requested
     PyObject* device          # borrowed Device; NULL for the host
 
 ctypedef object (*maker_t)(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names)

@@ -116,7 +116,7 @@ cdef int read_options(Factory op, PyObject** bound, Options* o) except -1:
 
 
 cdef int resolve(Options* o, int code) noexcept:
-    """The dtype asked for, else that of `out`, else `code`."""
+    """The dtype requested, else that of `out`, else `code`."""
     if o.code >= 0:
         return o.code
     return (<TensorBase>o.out).code if o.out != NULL else code
@@ -135,7 +135,7 @@ cdef int check_requires(Options* o, int code, str who) except -1:
 
 
 cdef Device where(Options* o, TensorBase model):
-    """The device asked for, else the model's, else this thread's (None: the host)."""
+    """The device requested, else the model's, else this thread's (None: the host)."""
     if not o.placed and model is not None:
         o.device = NULL if model.storage.on is None else <PyObject*>model.storage.on
     return None if o.device == NULL else <Device>o.device
@@ -150,7 +150,7 @@ cdef TensorBase unfilled(Options* o, int rank, const int64_t* sizes, int code):
 
 
 cdef object finish(TensorBase t, Options* o, str who):
-    """The last step: to the device asked for, into `out`, or marked as a leaf that wants a gradient."""
+    """The last step: to the device requested, into `out`, or marked as a leaf that wants a gradient."""
     if o.device != NULL and t.storage.on is not <Device>o.device:
         t = device_launcher.moved(t, <Device>o.device)
     if o.pinned:

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Memory shared with other libraries by DLPack, by the buffer protocol and by `__cuda_array_interface__`.
 
-Nothing here copies elements, unless it is asked to or a device changes.
+Nothing here copies elements, unless `copy` says so or a device changes.
 """
 from libc.stdlib cimport malloc, free
 from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t

@@ -103,7 +103,7 @@ cdef int scan(str who, object data, int depth, int code) except -2:
     elif PyList_Check(data) or PyTuple_Check(data):
         if depth == MAX_DIMS:
             raise ValueError(f"{who}(): too many dimensions '{type(data).__name__}'")
-        while i < PySequence_Fast_GET_SIZE(data):  # asked for anew: reading an element may run foreign code
+        while i < PySequence_Fast_GET_SIZE(data):  # read anew: reading an element may run foreign code
             item = PySequence_Fast_ITEMS(data)[i]
             i += 1
             if PyFloat_CheckExact(<object>item) and code == default_code():
@@ -149,7 +149,7 @@ cdef int put(str who, object data, int depth, Shape* shape, const int64_t* steps
     else:
         fast = PySequence_Fast(data, b"not a sequence")
     for i in range(n):
-        # a conversion may run foreign code that changes the list, so its length and place are asked for at
+        # a conversion may run foreign code that changes the list, so its length and place are read at
         # each element
         if PySequence_Fast_GET_SIZE(fast) != n:
             break
@@ -168,7 +168,7 @@ cdef int put(str who, object data, int depth, Shape* shape, const int64_t* steps
 
 
 cdef object as_number(object x, int code):
-    """The number that an object with `__index__` or `__float__`, such as a Decimal, is in the dtype asked for; else None."""
+    """The number that an object with `__index__` or `__float__`, such as a Decimal, is in the dtype requested; else None."""
     if hasattr(type(x), "__index__"):
         return operator.index(x)
     if CATEGORY[code] >= 2 and hasattr(type(x), "__float__") and not is_sequence(x):
@@ -339,7 +339,7 @@ cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
 
 
 cdef TensorBase on_device(TensorBase t, Options* o):
-    """On the device asked for, if one is."""
+    """On the device requested, if one is."""
     if o.placed or o.device != NULL:
         t = device_launcher.moved(t, where(o, None))
     return device_launcher.pinned(t) if o.pinned else t

@@ -290,7 +290,7 @@ cdef dict first_seeds = {}    # type of device -> the seed of those that are not
 
 
 cdef Generator default_of(object place):
-    """The default generator of a device with an index; no driver is asked for that."""
+    """The default generator of a device with an index; no driver is called for that."""
     cdef Generator g = defaults.get(place)
     if g is None:
         g = Generator.__new__(Generator)

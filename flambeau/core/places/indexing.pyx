@@ -300,10 +300,10 @@ cdef bint has_own_override(object x):
 
 
 cdef object call_override(TensorBase t, object key):
-    """What an index that wants to be asked says."""
+    """What an index with `__torch_function__` returns."""
     cdef PyObject* given[2]
-    if runtime.observers:   # the operation was called: it is asked after this error
-        raise TypeError("__getitem__(): an index is of a class with __torch_function__, which is asked")
+    if runtime.observers:   # the operation was called: its `__torch_function__` is called after this error
+        raise TypeError("__getitem__(): an index is of a class with __torch_function__, which is called")
     given[0], given[1] = <PyObject*>t, <PyObject*>key
     return call_object_overrides(getitem_op, given, 2, NULL)
 

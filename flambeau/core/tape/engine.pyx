@@ -120,16 +120,16 @@ cdef class Task:
     cdef uint64_t number
     cdef list visited
     cdef list overlaid        # scratch of an outer pass that this one met: (node, task, waiting, needed, arrived)
-    cdef dict leaves          # leaves with hooks, or asked for: leaf -> [edges still to come, gradient so far]
+    cdef dict leaves          # leaves with hooks, or requested: leaf -> [edges still to come, gradient so far]
     cdef dict captures        # node -> [(number of the output, place in `captured`)]
     cdef list captured
     cdef list ends            # what runs when all nodes have: pairs (function, what runs instead if one has raised)
     cdef object collect       # called with a leaf and its gradient, in the place of adding to .grad; see StagedPass
     cdef bint accumulate      # add to leaves' .grad
-    cdef bint selective       # only the leaves and nodes asked for
+    cdef bint selective       # only the leaves and nodes requested
     cdef bint create_graph
     cdef readonly bint retain
-    cdef set wanted           # ids of the leaves asked for
+    cdef set wanted           # ids of the leaves requested
     cdef Node running         # whose edges in `hidden` are hidden
     cdef list hidden
 
@@ -191,8 +191,8 @@ cdef class Task:
         return id(target) in self.wanted
 
     cdef int mark_needed(self) except -1:
-        """Which nodes have to run, as they lead to something asked for: the oldest first, so that targets are
-        marked before their users.  A node whose own result is asked for need not: nothing of it is read or freed.
+        """Which nodes have to run, as they lead to something requested: the oldest first, so that targets are
+        marked before their users.  A node whose own result is requested need not: nothing of it is read or freed.
         """
         cdef Node node
         cdef int k

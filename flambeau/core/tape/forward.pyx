@@ -115,7 +115,7 @@ cdef int become_dual(TensorBase t, DualNode d) except -1:
 
 cdef int become(TensorBase t, object target, int number) except -1:
     """Give t that history.  Where it is dual, by a node of its own, which passes gradients on to the other tensor's: that is the one
-    whose gradient somebody may have asked for.
+    whose gradient somebody may have requested.
     """
     if isinstance(target, DualNode):
         return become_dual(t, dual_node(t, (<DualNode>target).tangent, (<DualNode>target).level, target, 0))

@@ -103,7 +103,7 @@ cdef int rebase(TensorBase t, Node node, int number) except -1:
             patch.targets[k + 1] = <PyObject*>target
             patch.numbers[k + 1] = node.numbers[k]
     attach(base, patch, 0)
-    t.fn_version = t.storage.version - 1  # stale: asked for, it becomes a view of the new base
+    t.fn_version = t.storage.version - 1  # stale: requested, it becomes a view of the new base
     t.requires, t.made = True, ON_TAPE
     return 0
 

@@ -14,7 +14,7 @@ from .triangles cimport Triangle, exchange_back, solve_triangle, transpose
 cdef enum:
     SHARED = 1 << 22           # multiplications of a factorisation from which it is blocked
     STRIP = 128                # rows or columns after a panel that a thread takes at least,
-    WIDEST = 512               # and at most
+    MOST_COLUMNS = 512         # and at most
 
 
 cdef int blocked(Job* j, task_t whole, int64_t count, double nanoseconds) except -1:
@@ -50,7 +50,7 @@ cdef inline int block_of(int64_t k) noexcept nogil:
 
 cdef inline int strip_of(int64_t size) noexcept nogil:
     """Rows or columns that a thread takes; by the size alone, for it decides which numbers are multiplied together."""
-    return <int>max(<int64_t>STRIP, min(<int64_t>WIDEST, (size // 16 + 63) // 64 * 64))
+    return <int>max(<int64_t>STRIP, min(<int64_t>MOST_COLUMNS, (size // 16 + 63) // 64 * 64))
 
 
 # --- LU ----------------------------------------------------------------------------------------------------------------------

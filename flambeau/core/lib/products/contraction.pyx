@@ -289,14 +289,20 @@ cdef int fastest(DeviceWork* work) except -2:
     return best
 
 
+cdef inline bint writes_there(TensorBase into, TensorBase a, TensorBase b, TensorBase addend) noexcept:
+    """Whether a product is written where the program wants it: it reads nothing there but the elements it adds to."""
+    return into is not None and into.contiguous and into.storage is not a.storage and into.storage is not b.storage and (
+        addend is None or addend is into or addend.storage is not into.storage)
+
+
 cdef object multiplied_halves(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
-                              const Scale* alpha, TensorBase addend, const Scale* beta):
+                              const Scale* alpha, TensorBase addend, const Scale* beta, TensorBase into):
     """A product of halves by generated tiles, or None."""
-    cdef TensorBase out
+    cdef TensorBase out = into if writes_there(into, a, b, addend) else new_tensor(rank, sizes, a.code)
     cdef Scale nothing
     nothing.real, nothing.imag, nothing.whole = 0.0, 0.0, 0
-    out = new_tensor(rank, sizes, a.code)
-    return None if multiply(out, form, a, a_form, b, b_form, alpha, beta if addend is not None else &nothing, addend) else out
+    return None if multiply(out, form, a, a_form, b, b_form, alpha, beta if addend is not None else &nothing,
+                            addend if addend is not out else None) else out
 
 
 cdef TensorBase written(TensorBase into, TensorBase result):
@@ -315,9 +321,12 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
     if a.storage.on is not None:
         return multiplied_on_device(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta, into)
     if code == BF16 or code == F16:
-        result = multiplied_halves(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta)
+        result = multiplied_halves(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta, into)
         if result is not None:
-            return written(into, <TensorBase>result) if into is not None else <TensorBase>result
+            out = <TensorBase>result
+            if out is into:
+                bump_version(into)
+            return out if into is None or out is into else written(into, out)
     if code == F16 or code == BF16 or is_stored(code):
         wide = wider(code)
         a, b = copied(a, wide, False), copied(b, wide, False)
@@ -326,8 +335,7 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
         out = copied(multiplied(a, a_form, b, b_form, rank, sizes, form, alpha, addend, beta, None), code, True)
     else:
         nothing.real, nothing.imag, nothing.whole = 0.0, 0.0, 0
-        if into is None or not into.contiguous or into.storage is a.storage or into.storage is b.storage or (
-                addend is not None and addend is not into and addend.storage is into.storage):
+        if not writes_there(into, a, b, addend):
             out = new_tensor(rank, sizes, code)
         multiply(out, form, a, a_form, b, b_form, alpha, beta if adds else &nothing, addend if adds and addend is not out else None)
     if into is not None:

@@ -225,6 +225,9 @@ def cross_entropy(
         and input.ndim == 2
         and input.dtype.name in ("float32", "float64")
         and input.shape[1] <= MOST_CLASSES
+        and (
+            input.is_cpu or input.is_meta
+        )  # it asks for wrong classes at once, for which a device would be waited for
     )
     if plain and input.shape[0] and target.dtype.name == "int64":
         return class_entropy(input, target, ignore_index, reduction)[0]
