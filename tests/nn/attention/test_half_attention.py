@@ -87,6 +87,8 @@ from flambeau.core.base.callbacks import callbacks
 from flambeau.codegen.tiles import matrix_unit
 assert callbacks["matrix_unit.possible"] is matrix_unit.possible
 callbacks["matrix_unit.possible"] = lambda: False
+import sys
+sys.path.insert(0, ".")
 import test_half_attention as t
 with t.sdpa_kernel(t.SDPBackend.FLASH_ATTENTION):
     for shape in t.SHAPES:
