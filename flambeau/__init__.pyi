@@ -1066,7 +1066,7 @@ def get_autocast_ipu_dtype() -> _dtype:
 def get_autocast_xla_dtype() -> _dtype:
     """The lower dtype for "xla"; deprecated: `get_autocast_dtype` takes the type of device."""
 def get_default_device() -> _device:
-    """Where this thread makes tensors that are told no device: that of the innermost `with device(…)`, else that of `set_default_device`, else the CPU."""
+    """Where this thread makes tensors without a device argument: that of the innermost `with device(…)`, else that of `set_default_device`, else the CPU."""
 def get_default_dtype() -> _dtype:
     """The dtype that Python floats become: float32 unless `set_default_dtype` has changed it."""
 def get_num_threads() -> _int:
@@ -1691,7 +1691,7 @@ def set_autocast_xla_dtype(dtype: _dtype) -> None:
 def set_autocast_xla_enabled(enabled: _bool) -> None:
     """Switches autocast on or off for "xla"; deprecated: `set_autocast_enabled` takes the type of device."""
 def set_default_device(device: _device | _str | _int | None) -> None:
-    """Choose where this thread makes tensors that are told no device: a device, its name, or None for the CPU. A `with device(…)` around the call goes before it."""
+    """Choose where this thread makes tensors without a device argument: a device, its name, or None for the CPU. A `with device(…)` around the call goes before it."""
 def set_default_dtype(d: _dtype) -> None:
     """Choose what Python floats become; TypeError unless it is a floating-point dtype."""
 def set_flush_denormal(mode: _bool) -> _bool:

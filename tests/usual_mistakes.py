@@ -256,7 +256,7 @@ NotImplementedError; KL|kl; Normal; Poisson :: D.kl_divergence(D.Normal(0.0, 1.0
 
 # absent
 NotImplementedError; zeros; qint8; quantize_per_tensor :: t.zeros(2, dtype=t.qint8)
-AttributeError; ao.quantization.convert_fx; eager mode; docs/coverage.md :: t.ao.quantization.convert_fx(net())
+AttributeError; ao.quantization.convert_fx; graph mode; docs/coverage.md :: t.ao.quantization.convert_fx(net())
 AttributeError; jit.save; jit.trace; Sequential; trace it first :: t.jit.save(net(), "net.pt")
 RuntimeError; Freezing; Module; script :: t.jit.freeze(net())
 ValueError; compile; backend; inductr; 'inductor' :: t.compile(net(), backend="inductr")

@@ -43,7 +43,15 @@ def test_sums_are_rounded_once(name, size):
 
 
 def test_sums_are_rounded_once_by_avx2():
-    program = "import sys; sys.path.insert(0, '.')\nimport test_few_rows_of_halves as t\nfor n in t.UNITS:\n  for s in t.SIZES: t.check(n, s)\nprint('checked')"
+    program = """
+import sys
+sys.path.insert(0, ".")
+import test_few_rows_of_halves as t
+for name in t.UNITS:
+    for size in t.SIZES:
+        t.check(name, size)
+print("checked")
+"""
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=Path(__file__).parent,
