@@ -66,11 +66,13 @@ def few_rows(dtype: str, kind: str, group: int) -> tuple[FewRows, FewRows]:
     packed, together = 1 if kind in WHOLE else 2, 2 if kind == "int4" else 1
     given = empty(0, dtype=by_name[dtype]), stored, packed, group, together
     multiply = _kernel(tiles.Product, dtype, kind)
-    floats = FewRows(*given, 0, 0, multiply, tiles.COLUMNS, NANOSECONDS_A_BYTE, FEW)
+    floats = FewRows(*given, 0, 0, 0, multiply, tiles.COLUMNS, NANOSECONDS_A_BYTE, FEW)
     length, split, multiply = _integers(dtype, group) if kind == "int4" else (0, 0, 0)
     if not length:
         return floats, floats
-    return FewRows(*given, length, split, multiply, integers.COLUMNS, NANOSECONDS_A_BYTE / 2, FEW), floats
+    return FewRows(
+        *given, length, integers.DIGITS, split, multiply, integers.COLUMNS, NANOSECONDS_A_BYTE / 2, FEW
+    ), floats
 
 
 def _tiled(x: TensorBase, w: Weight) -> TensorBase:

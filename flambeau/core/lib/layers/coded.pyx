@@ -9,9 +9,7 @@ from .bags cimport Work, kernel_t, run_work
 from ...base.dtypes cimport U8
 from ...base.tensor cimport MAX_DIMS, TensorBase, new_tensor, pointer
 
-cdef enum:
-    ALIGN = 64
-    DIGITS = 3                # of a number (codegen/tiles/quantised_integers.py)
+cdef enum: ALIGN = 64
 
 
 cdef class FewRows:
@@ -21,7 +19,8 @@ cdef class FewRows:
     codes and scales are not so, do not lie as kernels read them, or hold rows that have no digits; then nothing was computed.
 
     Args:
-        split: the kernel that makes digits of rows, by vectors of `length` bytes of codes; 0 where rows are multiplied as floats.
+        split: the kernel that makes so many `digits` of each number, by vectors of `length` bytes of codes; 0 where rows are multiplied as
+            floats.
         multiply: the kernel that multiplies, `columns` at a time.
         nanoseconds: that it takes for a byte of codes, about.
         most: rows.
@@ -29,13 +28,13 @@ cdef class FewRows:
 
     cdef kernel_t split, multiply
     cdef int code, codes_code, together
-    cdef int64_t length, packed, group, columns, most
+    cdef int64_t length, digits, packed, group, columns, most
     cdef double nanoseconds
 
-    def __init__(self, TensorBase x not None, TensorBase codes not None, int64_t packed, int64_t group, int together, int64_t length,
+    def __init__(self, TensorBase x not None, TensorBase codes not None, int64_t packed, int64_t group, int together, int64_t length, int64_t digits,
                  uintptr_t split, uintptr_t multiply, int64_t columns, double nanoseconds, int64_t most):
         self.code, self.codes_code, self.packed, self.group, self.together = x.code, codes.code, packed, group, together
-        self.length, self.split, self.multiply = length, <kernel_t><void*>split, <kernel_t><void*>multiply
+        self.length, self.digits, self.split, self.multiply = length, digits, <kernel_t><void*>split, <kernel_t><void*>multiply
         self.columns, self.nanoseconds, self.most = columns, nanoseconds, most
 
     def __call__(self, TensorBase x not None, TensorBase codes not None, TensorBase scales not None):
@@ -66,7 +65,7 @@ cdef class FewRows:
             sizes[d] = x.sizes[d]
         sizes[x.rank - 1] = n
         if self.split != NULL:
-            digits, factors = aligned(m * k * DIGITS), aligned(m * (k // (2 * self.length)) * 2 * sizeof(float))
+            digits, factors = aligned(m * k * self.digits), aligned(m * (k // (2 * self.length)) * 2 * sizeof(float))
             nbytes = digits + factors + m
             scratch = new_tensor(1, &nbytes, U8)
             w.run, w.count = self.split, 2
