@@ -120,14 +120,13 @@ def test_the_first_zero_pivot_is_named(place, dtype):
     assert int(linalg.lu_factor_ex(x).info) == place + 1
     a[:, 299] = 0  # a later one changes nothing
     assert int(linalg.lu_factor_ex(flambeau.from_numpy(a)).info) == place + 1
-    by_rows = flambeau.from_numpy(a.T.copy())  # inverses go by the factors of the transpose
     with pytest.raises(linalg.LinAlgError, match=f"diagonal element {place + 1} is zero"):
-        linalg.inv(by_rows)
+        linalg.inv(x)
 
 
 def test_of_a_batch_the_singular_ones_alone_are_refused():
     a = drawn("float64", 4, 200, 200)
-    a[2, 100] = 0
+    a[2, :, 100] = 0
     x, info = linalg.inv_ex(flambeau.from_numpy(a))
     assert info.tolist() == [0, 0, 101, 0]
     assert x[2].isnan().all() and not x[[0, 1, 3]].isnan().any()

@@ -197,9 +197,8 @@ def linalg_lu_factor_ex(A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBa
     def factor(a: TensorBase) -> tuple:
         if m == n and small.takes(a):
             return small.lu(a)
-        columns = fresh(a.mT)
-        result = core.factors.lu(columns)
-        return columns.mT.contiguous(), *result
+        rows = fresh(a)
+        return rows, *core.factors.lu(rows)
 
     return computed(rules, factor, A, on_device=matrices.lu)
 

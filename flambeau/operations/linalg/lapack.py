@@ -450,8 +450,8 @@ def linalg_cholesky_factor(A: TensorBase, upper: bool) -> tuple[TensorBase, Tens
     rules = [Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)]
 
     def factor(a: TensorBase) -> tuple:
-        result = a.tril().contiguous()
-        return result, core.factors.cholesky(result)
+        result = fresh(a)
+        return result, core.cholesky.factor(result)
 
     if small.takes(A):
         return small.cholesky(A.mT if upper else A)

@@ -11,12 +11,13 @@ from typing import Any
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.base.typeinfo import finfo
+from ...core.lib import linalg as core
 from ...core.lib.products.products import matmul
 from ...core.make.create import arange
 from ..declare import checks
 from ..declare.dtype_groups import COMPLEX, EVERY, FLOATING, LATE, NUMBERS, WIDE
 from ..declare.half_types import HALF_TYPES
-from ..declare.host import holds
+from ..declare.host import Result, holds
 from ..declare.registry import leaf, library, register
 from ..declare.results import accepts_out, into, named_result
 from ..declare.shapes import wrapped as _wrapped
@@ -743,8 +744,22 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
             [0.0000, 1.0000]])
     """
     checked("cholesky_inverse", L, "L")
-    one = identity(L.shape[-1], L).expand(L.shape)
-    return into(out, linalg_cholesky_solve(one, L, upper), "cholesky_inverse")
+    return into(out, linalg_cholesky_inverse(L, upper), "cholesky_inverse")
+
+
+@leaf("lapack", results=("X",), label="CholeskyInverseBackward0", batching="batches")
+def linalg_cholesky_inverse(L: TensorBase, upper: bool) -> TensorBase:
+    """(L Lᴴ)⁻¹ (of Lᴴ L where `upper`) of checked matrices."""
+    by_solution = lambda factor: linalg_cholesky_solve(identity(factor.shape[-1], factor).expand(factor.shape), factor, False)
+    of_rows = lambda factor: core.cholesky.inverse(factor.contiguous())
+    return lapack.computed(Result(L.shape, L.dtype), of_rows, L.mH if upper else L, on_device=by_solution)
+
+
+@linalg_cholesky_inverse.derivative
+def _cholesky_inverse_gradient(grad: TensorBase, L: TensorBase, X: TensorBase, upper: bool) -> TensorBase:
+    """As if the whole of L were read: through A = L Lᴴ, of whose inverse X the gradient is -X ∂X X."""
+    both = -matmul(X, matmul(grad + grad.mH, X))
+    return matmul(L, both) if upper else matmul(both, L)
 
 
 @library(

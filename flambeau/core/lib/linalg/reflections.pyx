@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from ...base.tensor cimport TensorBase, new_tensor, pointer
-from .jobs cimport Job, add_one, begin, element, matrices, minus_of, run, stack, unit_of, workspace_size
+from .jobs cimport Job, add_one, begin, element, matrices, minus_of, run, stack, unit_of, width, workspace_size
 
 cdef enum:
     ALONE = 1 << 14            # elements up to which LAPACK reflects one column after another
@@ -31,11 +31,6 @@ cdef int begin_reflections(Job* j, TensorBase columns, TensorBase T, str who) ex
     j.transposed = b"C" if j.kind > 1 else b"T"
     j.lwork, j.lrwork, j.liwork = j.block * (COLUMNS + 2 * j.block), 0, 0
     return 0
-
-
-cdef inline int width(const Job* j) noexcept nogil:
-    """Columns of the block in hand."""
-    return min(j.block, j.k - j.column)
 
 
 cdef void reflect(const Job* j, const char* v, int rows, const char* t, char* to, int count, int lead,

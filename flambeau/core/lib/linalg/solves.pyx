@@ -4,32 +4,30 @@ from libc.stdint cimport int64_t
 from ...base.tensor cimport TensorBase, pointer
 from .factors import lu
 from .jobs cimport Job, begin, matrices, run
-from .triangles cimport Triangle, exchange_back, solve_triangle
+from .triangles cimport Triangle, solve_triangle
 
 cdef enum:
     PART = 128                 # columns of right sides that a thread takes at least
 
 
 cdef void solve_range(void* context, int64_t begin, int64_t end) noexcept nogil:
-    """A = Uᵀ Lᵀ Pᵀ, where L and U lie by columns: first by the one triangle, then by the other, then rows are exchanged, the last first."""
+    """A = P L U: rows are exchanged, then by the one triangle, then by the other."""
     cdef Job* j = <Job*>context
     cdef Triangle first
     cdef Triangle second
-    cdef Job one = j[0]
-    cdef int64_t at, matrix, row = <int64_t>j.m * j.size
+    cdef int64_t at, matrix
     cdef int columns
     cdef char* x
-    first.turned = second.turned = first.upper = first.unit = False
-    second.upper = second.unit = True
+    first.turned = second.turned = first.upper = second.unit = False
+    second.upper = first.unit = True
     first.lead = second.lead = j.n
     for at in range(begin, end):
         matrix = at // j.k
-        first.a, one.pivots = j.a + matrix * j.a_step, j.pivots + (matrix * j.n if j.a_step else 0)
-        second.a = first.a
+        first.a = second.a = j.a + matrix * j.a_step
         x = part(j, at, &columns)
+        j.blocks.exchange(x, j.m, columns, j.pivots + (matrix * j.n if j.a_step else 0), 0, j.n)
         solve_triangle(j, &first, x, j.m, j.n, columns, 0)
         solve_triangle(j, &second, x, j.m, j.n, columns, 0)
-        exchange_back(&one, x, row, columns)
 
 
 cdef inline char* part(const Job* j, int64_t at, int* columns) noexcept nogil:
@@ -45,10 +43,7 @@ cdef int parts_of(Job* j) noexcept:
 
 
 def solve(TensorBase rows not None, TensorBase right not None) -> TensorBase:
-    """x with A x = b in place of b, (*, n, m); A, one for each or one for all, is taken apart.  `info` as of `lu`, one for each A.
-
-    The library sees A' and b', and finds x' from the right of A', so nothing is turned.
-    """
+    """x with A x = b in place of b, (*, n, m); A, one for each or one for all, becomes its factors.  `info` as of `lu`, one for each A."""
     cdef Job j
     cdef int64_t count
     begin(&j, rows, "solve")

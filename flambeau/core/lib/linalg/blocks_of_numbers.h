@@ -1,0 +1,32 @@
+/* Included for each type of numbers and width of vectors. */
+#define NAME(x) TOGETHER(x, KIND, PROCESSOR)
+#define LANES (VECTOR_BYTES / WIDTH_OF_NUMBER)
+#define WIDE (VECTORS * LANES) /* real numbers of a row of a tile */
+
+typedef NUMBER NAME(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(WIDTH_OF_NUMBER), may_alias));
+typedef INTEGER NAME(order) __attribute__((vector_size(VECTOR_BYTES), aligned(WIDTH_OF_NUMBER), may_alias));
+#define VECTOR NAME(vector)
+#define LEAST_NORMAL (WIDTH_OF_NUMBER == 4 ? (NUMBER)FLT_MIN : (NUMBER)DBL_MIN)
+#define VECTOR_AT(p) (*(VECTOR *)(p))
+#define CONST_VECTOR_AT(p) (*(const VECTOR *)(p))
+
+#if PARTS == 2
+static const INTEGER NAME(swapped)[16] = {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14};
+static const NUMBER NAME(signs)[16] = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
+/* (-im, re) of (re, im): i times what it was. */
+#define TURNED(x) (__builtin_shuffle(x, *(const NAME(order) *)NAME(swapped)) * CONST_VECTOR_AT(NAME(signs)))
+#endif
+
+#include "blocks_products.h"
+#include "blocks_factors.h"
+
+static const flambeau_blocks NAME(blocks) = {NAME(subtract), NAME(solve), NAME(lu), NAME(cholesky), NAME(exchange), NAME(adjoint), NAME(mirror)};
+
+#undef NAME
+#undef LANES
+#undef WIDE
+#undef VECTOR
+#undef VECTOR_AT
+#undef CONST_VECTOR_AT
+#undef TURNED
+#undef LEAST_NORMAL
