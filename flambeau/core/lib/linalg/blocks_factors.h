@@ -2,9 +2,8 @@
 
 /* A row of a few columns that are factored one after another: the numbers of one cache line, or two. */
 typedef NUMBER NAME(line) __attribute__((vector_size(FLAMBEAU_LINE * WIDTH_OF_NUMBER), aligned(WIDTH_OF_NUMBER), may_alias));
-typedef INTEGER NAME(mask) __attribute__((vector_size(FLAMBEAU_LINE * WIDTH_OF_NUMBER), aligned(WIDTH_OF_NUMBER), may_alias));
 #define LINE NAME(line)
-#define MASK NAME(mask)
+#define PIECES (FLAMBEAU_LINE / LANES) /* vectors of a line */
 #define NARROW (FLAMBEAU_LINE / PARTS) /* columns of a line */
 #define SIZE(x) ((x) < 0 ? -(x) : (x))
 
@@ -102,39 +101,52 @@ static inline int64_t NAME(search)(const NUMBER *lines, int64_t m, int64_t k, NU
 /* What column k leaves of the rows below, and the search in the next column meanwhile. */
 static inline int64_t NAME(eliminate)(NUMBER *lines, int64_t m, int64_t k, NUMBER *most) {
     const NUMBER *pivot = lines + k * FLAMBEAU_LINE + k * PARTS;
-    LINE row = *(const LINE *)(lines + k * FLAMBEAU_LINE);
-    MASK after, here;
+    VECTOR row[PIECES], after[PIECES], here[PIECES], before[PIECES]; /* masks */
     NUMBER over[PARTS];
     int64_t best = k + 1;
     NAME(reciprocal)(pivot, over);
-    for (int64_t j = 0; j < FLAMBEAU_LINE; j++) {
-        after[j] = j / PARTS > k ? -1 : 0;
-        here[j] = j / PARTS == k ? -1 : 0;
+    for (int64_t piece = 0; piece < PIECES; piece++) {
+        NAME(order) is_after, is_here;
+        for (int64_t lane = 0; lane < LANES; lane++) {
+            int64_t column = (piece * LANES + lane) / PARTS;
+            is_after[lane] = column > k ? -1 : 0;
+            is_here[lane] = column == k ? -1 : 0;
+        }
+        row[piece] = CONST_VECTOR_AT(lines + k * FLAMBEAU_LINE + piece * LANES);
+        after[piece] = (VECTOR)is_after, here[piece] = (VECTOR)is_here, before[piece] = (VECTOR) ~(is_after | is_here);
     }
-    MASK before = ~(after | here);
 #if PARTS == 2
-    LINE turned;
-    for (int64_t j = 0; j < FLAMBEAU_LINE; j += 2) turned[j] = -row[j + 1], turned[j + 1] = row[j];
+    VECTOR turned[PIECES];
+    for (int64_t piece = 0; piece < PIECES; piece++) turned[piece] = TURNED(row[piece]);
 #else
     int divides = !(SIZE(over[0]) >= LEAST_NORMAL) || over[0] - over[0] != 0;
 #endif
-    *most = -1;
+    NUMBER largest = -1;
     for (int64_t i = k + 1; i < m; i++) {
         NUMBER *line = lines + i * FLAMBEAU_LINE, *x = line + k * PARTS;
-        LINE old = *(LINE *)line;
 #if PARTS == 2
         NUMBER re = x[0] * over[0] - x[1] * over[1], im = x[0] * over[1] + x[1] * over[0];
-        LINE y = old - re * row - im * turned;
-        *(MASK *)line = ((MASK)y & after) | ((MASK)old & before);
-        x[0] = re, x[1] = im;
 #else
         NUMBER factor = divides ? x[0] / pivot[0] : x[0] * over[0];
-        LINE y = old - factor * row, all = factor - (LINE){0};
-        *(MASK *)line = ((MASK)y & after) | ((MASK)old & before) | ((MASK)all & here);
+#endif
+#pragma GCC unroll 8
+        for (int64_t piece = 0; piece < PIECES; piece++) {
+            VECTOR old = CONST_VECTOR_AT(line + piece * LANES);
+#if PARTS == 2
+            VECTOR all = old, y = old - re * row[piece] - im * turned[piece];
+#else
+            VECTOR all = factor - (VECTOR){0}, y = old - factor * row[piece];
+#endif
+            VECTOR_AT(line + piece * LANES) = (VECTOR)(((NAME(order))y & (NAME(order))after[piece]) | ((NAME(order))old & (NAME(order))before[piece]) |
+                                                       ((NAME(order))all & (NAME(order))here[piece]));
+        }
+#if PARTS == 2
+        x[0] = re, x[1] = im;
 #endif
         NUMBER size = NAME(size_of)(x + PARTS);
-        if (size > *most) *most = size, best = i;
+        if (size > largest) largest = size, best = i;
     }
+    *most = largest;
     return best;
 }
 
@@ -254,6 +266,6 @@ static int64_t NAME(cholesky)(void *matrix, int64_t a_row, int64_t n, void *work
 }
 
 #undef LINE
-#undef MASK
+#undef PIECES
 #undef NARROW
 #undef SIZE
