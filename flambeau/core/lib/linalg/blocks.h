@@ -24,6 +24,12 @@ typedef struct {
     void (*adjoint)(void *to, int64_t to_row, const void *from, int64_t from_row, int64_t rows, int64_t columns);
     /* The lower triangle of A (n, n), negated, and above the diagonal its conjugate transpose. */
     void (*mirror)(void *a, int64_t a_row, int64_t n);
+    /* Of real numbers: the whole of a symmetric matrix of which one triangle is given, in rows of whole vectors (FLAMBEAU_LINE numbers), 0 beyond
+       the last column; the largest element's size, or NaN. */
+    double (*symmetric)(void *to, int64_t to_row, const void *from, int64_t n, int lower);
+    /* Of such a matrix, the tridiagonal form Qᵀ A Q: its diagonal, what is beside it, and the scales of the reflections, which are left in A, that
+       of column k in row k, as LAPACK's sytrd leaves them in a lower triangle by columns.  `work`: 4 rows of A. */
+    void (*tridiagonal)(void *a, int64_t a_row, int64_t n, void *diagonal, void *beside, void *scales, void *work);
 } flambeau_blocks;
 
 enum { FLAMBEAU_LINE = 16 }; /* real numbers of the widest matrix that is factored a column at a time */

@@ -5,7 +5,6 @@ typedef NUMBER NAME(line) __attribute__((vector_size(FLAMBEAU_LINE * WIDTH_OF_NU
 #define LINE NAME(line)
 #define PIECES (FLAMBEAU_LINE / LANES) /* vectors of a line */
 #define NARROW (FLAMBEAU_LINE / PARTS) /* columns of a line */
-#define SIZE(x) ((x) < 0 ? -(x) : (x))
 
 static void NAME(exchange)(void *matrix, int64_t a_row, int64_t columns, const int *pivots, int64_t first, int64_t last) {
     NUMBER *a = matrix;
@@ -268,4 +267,3 @@ static int64_t NAME(cholesky)(void *matrix, int64_t a_row, int64_t n, void *work
 #undef LINE
 #undef PIECES
 #undef NARROW
-#undef SIZE

@@ -7,6 +7,7 @@ typedef NUMBER NAME(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(WI
 typedef INTEGER NAME(order) __attribute__((vector_size(VECTOR_BYTES), aligned(WIDTH_OF_NUMBER), may_alias));
 #define VECTOR NAME(vector)
 #define LEAST_NORMAL (WIDTH_OF_NUMBER == 4 ? (NUMBER)FLT_MIN : (NUMBER)DBL_MIN)
+#define SIZE(x) ((x) < 0 ? -(x) : (x))
 #define VECTOR_AT(p) (*(VECTOR *)(p))
 #define CONST_VECTOR_AT(p) (*(const VECTOR *)(p))
 
@@ -19,8 +20,15 @@ static const NUMBER NAME(signs)[16] = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1,
 
 #include "blocks_products.h"
 #include "blocks_factors.h"
+#if PARTS == 1
+#include "blocks_tridiagonal.h"
+#endif
 
-static const flambeau_blocks NAME(blocks) = {NAME(subtract), NAME(solve), NAME(lu), NAME(cholesky), NAME(exchange), NAME(adjoint), NAME(mirror)};
+static const flambeau_blocks NAME(blocks) = {NAME(subtract), NAME(solve), NAME(lu), NAME(cholesky), NAME(exchange), NAME(adjoint), NAME(mirror),
+#if PARTS == 1
+                                             NAME(symmetric), NAME(tridiagonal)
+#endif
+};
 
 #undef NAME
 #undef LANES
@@ -29,4 +37,5 @@ static const flambeau_blocks NAME(blocks) = {NAME(subtract), NAME(solve), NAME(l
 #undef VECTOR_AT
 #undef CONST_VECTOR_AT
 #undef TURNED
+#undef SIZE
 #undef LEAST_NORMAL

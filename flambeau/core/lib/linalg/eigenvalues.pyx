@@ -4,7 +4,10 @@ from libc.stdint cimport INT32_MAX, int64_t
 from libc.stdlib cimport free, malloc
 from ...base.dtypes cimport I32
 from ...base.tensor cimport TensorBase, pointer
-from .jobs cimport NOT_FINITE, Job, begin, complex_general_t, complex_svd_t, finite, hermitian_t, one_each, real_code, run, stack, vectors, workspace_size
+from .jobs cimport FLAMBEAU_LINE, NOT_FINITE, Job, begin, complex_general_t, complex_svd_t, finite, hermitian_t, one_each, real_code, run, stack, vectors, workspace_size
+
+cdef enum:
+    MOST_BYTES = 1 << 21       # of a matrix that becomes tridiagonal by our own loops
 
 
 # --- eigenvalues -----------------------------------------------------------------------------------------------------------------
@@ -16,19 +19,65 @@ cdef void symmetric(Job* j, char* a, char* values, char* work, char* rwork, int*
             &j.job, &j.triangle, &j.n, a, &j.n, values, work, &j.lwork, rwork, &j.lrwork, iwork, &j.liwork, info, 1, 1)
 
 
+cdef inline int row_of(const Job* j) noexcept nogil:
+    """Elements of a row of the matrix while it becomes tridiagonal: whole vectors."""
+    return (j.n + FLAMBEAU_LINE - 1) // FLAMBEAU_LINE * FLAMBEAU_LINE
+
+
+cdef inline int64_t own_work(const Job* j) noexcept nogil:
+    """Elements that `by_tridiagonal` takes: the matrix and four rows more, what is beside the diagonal, scales, and LAPACK's."""
+    return <int64_t>row_of(j) * (j.n + 4) + 2 * <int64_t>j.n + library_work(j)
+
+
+cdef inline int64_t library_work(const Job* j) noexcept nogil:
+    return <int64_t>j.n * j.n + 64 * <int64_t>j.n + 65 * 64
+
+
+cdef bint by_tridiagonal(Job* j, char* a, char* values, char* work, int* iwork, int* info) noexcept nogil:
+    """Real matrices: by our own tridiagonal form, the library's division and conquest, and the reflections again.  False, and nothing done, where
+    elements are so large or small that their squares are not safe; the library scales these."""
+    cdef int row = row_of(j), left = <int>library_work(j)
+    cdef char* whole = work
+    cdef char* beside = work + <int64_t>row * (j.n + 4) * j.size
+    cdef char* scales = beside + <int64_t>j.n * j.size
+    cdef char* rest = scales + <int64_t>j.n * j.size
+    cdef double largest = j.blocks.symmetric(whole, row, a, j.n, j.triangle == b"U"), safe = 1e100 if j.kind else 1e12
+    if not 1 / safe < largest < safe:
+        return False
+    j.blocks.tridiagonal(whole, row, j.n, values, beside, scales, whole + <int64_t>row * j.n * j.size)
+    if j.job == b"N":
+        j.routines.sterf(&j.n, values, beside, info)
+        return True
+    j.routines.stedc(b"I", &j.n, values, beside, a, &j.n, rest, &left, iwork, &j.liwork, info, 1)
+    if info[0] == 0:
+        j.routines.ormtr(b"L", b"L", b"N", &j.n, &j.n, whole, &row, scales, a, &j.n, rest, &left, info, 1, 1, 1)
+    return True
+
+
 cdef void symmetric_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Job* j = <Job*>context
     cdef int64_t at, first = <int64_t>j.lwork * j.size, second = <int64_t>j.lrwork * 8
     cdef char* work = <char*>malloc(first + second + <int64_t>j.liwork * 4)
+    cdef char* a
+    cdef char* values
+    cdef int* iwork = <int*>(work + first + second)
     if work == NULL:
         j.failed = 1
         return
     for at in range(begin, end):
-        if not finite(j, j.a + at * j.a_step, j.n, j.n, j.triangle):
+        a, values = j.a + at * j.a_step, j.b + at * j.b_step
+        if not finite(j, a, j.n, j.n, j.triangle):
             j.info[at] = NOT_FINITE
             continue
-        symmetric(j, j.a + at * j.a_step, j.b + at * j.b_step, work, work + first, <int*>(work + first + second), j.info + at)
+        j.info[at] = 0
+        if not (own(j) and by_tridiagonal(j, a, values, work, iwork, j.info + at)):
+            symmetric(j, a, values, work, work + first, iwork, j.info + at)
     free(work)
+
+
+cdef inline bint own(const Job* j) noexcept nogil:
+    """Whether a matrix becomes tridiagonal by our own loops: real, and kept in the nearer caches; of larger ones LAPACK makes products."""
+    return j.kind < 2 and <int64_t>j.n * j.n * j.size <= MOST_BYTES
 
 
 def eigh(TensorBase rows not None, bint lower, bint wanted) -> tuple:
@@ -46,6 +95,8 @@ def eigh(TensorBase rows not None, bint lower, bint wanted) -> tuple:
     j.b, j.b_step, j.info = pointer(values), <int64_t>j.n * values.width, <int*>pointer(result)
     symmetric(&j, j.a, j.b, size, rsize, &isize, &info)
     j.lwork, j.liwork, j.lrwork = workspace_size(&j, size), isize, workspace_size(&j, rsize) if j.kind > 1 else 0
+    if own(&j):
+        j.lwork = <int>max(<int64_t>j.lwork, own_work(&j))
     run(symmetric_range, &j, result.count, (0.3 if wanted else 0.1) * j.n * j.n * j.n)
     return values, result
 

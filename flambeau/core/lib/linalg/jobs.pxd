@@ -35,6 +35,12 @@ ctypedef void (*symmetric_t)(
 ctypedef void (*hermitian_t)(
     const char* job, const char* uplo, const int* n, void* a, const int* lda, void* w, void* work, const int* lwork,
     void* rwork, const int* lrwork, int* iwork, const int* liwork, int* info, size_t, size_t) noexcept nogil
+ctypedef void (*tridiagonal_t)(const char* job, const int* n, void* d, void* e, void* z, const int* ldz, void* work, const int* lwork,
+                               int* iwork, const int* liwork, int* info, size_t) noexcept nogil
+ctypedef void (*roots_t)(const int* n, void* d, void* e, int* info) noexcept nogil
+ctypedef void (*apply_t)(
+    const char* side, const char* triangle, const char* trans, const int* m, const int* n, const void* a, const int* lda, const void* tau,
+    void* c, const int* ldc, void* work, const int* lwork, int* info, size_t, size_t, size_t) noexcept nogil
 ctypedef void (*general_t)(
     const char* left, const char* right, const int* n, void* a, const int* lda, void* wr, void* wi, void* vl, const int* ldvl,
     void* vr, const int* ldvr, void* work, const int* lwork, int* info, size_t, size_t) noexcept nogil
@@ -54,6 +60,8 @@ cdef extern from "linalg/blocks.h" nogil:
         void (*exchange)(void* a, int64_t a_row, int64_t columns, const int* pivots, int64_t first, int64_t last) noexcept nogil
         void (*adjoint)(void* to, int64_t to_row, const void* source, int64_t from_row, int64_t rows, int64_t columns) noexcept nogil
         void (*mirror)(void* a, int64_t a_row, int64_t n) noexcept nogil
+        double (*symmetric)(void* to, int64_t to_row, const void* source, int64_t n, int lower) noexcept nogil
+        void (*tridiagonal)(void* a, int64_t a_row, int64_t n, void* diagonal, void* beside, void* scales, void* work) noexcept nogil
     const flambeau_blocks* flambeau_blocks_of(int kind, int narrow)
 
 cdef struct Routines:
@@ -66,6 +74,9 @@ cdef struct Routines:
     svd_t gesdd
     bidiagonal_t lasq1
     symmetric_t syevd
+    tridiagonal_t stedc        # of real numbers, as the two after it
+    roots_t sterf
+    apply_t ormtr
     general_t geev
 
 cdef struct Job:

@@ -49,6 +49,10 @@ cdef int kind_of(TensorBase x) except -1:
         r.lasq1 = <bidiagonal_t>routine("dlasq1_")
         r.gesdd = <svd_t>routine(f"{letter}gesdd_")
         r.syevd = <symmetric_t>routine(f"{letter}{'heevd' if hermitian else 'syevd'}_")
+        if not hermitian:
+            r.stedc = <tridiagonal_t>routine(f"{letter}stedc_")
+            r.sterf = <roots_t>routine(f"{letter}sterf_")
+            r.ormtr = <apply_t>routine(f"{letter}ormtr_")
         r.geev = <general_t>routine(f"{letter}geev_")
         loaded[kind] = True
     return kind
