@@ -715,8 +715,17 @@ def _one_dtype(who: str, b: TensorBase, A: TensorBase, name: str) -> None:
 @leaf("lapack", results=("X",), label="CholeskySolveBackward0", batching="batches")
 def linalg_cholesky_solve(B: TensorBase, L: TensorBase, upper: bool) -> TensorBase:
     """X with L Lᴴ X = B (Lᴴ L where `upper`), of matrices with the same batch dimensions."""
-    factor = L.mH if upper else L
-    return solve_triangular(factor.mH, solve_triangular(factor, B, upper=False), upper=True)
+
+    def of_rows(b: TensorBase, factor: TensorBase) -> TensorBase:
+        result = lapack.fresh(b)
+        core.solves.factored(lapack.one_for_all(factor).contiguous(), result, upper)
+        return result
+
+    def by_triangles(b: TensorBase, factor: TensorBase) -> TensorBase:
+        lower = factor.mH if upper else factor
+        return solve_triangular(lower.mH, solve_triangular(lower, b, upper=False), upper=True)
+
+    return lapack.computed(Result(B.shape, B.dtype), of_rows, B, L, on_device=by_triangles)
 
 
 @linalg_cholesky_solve.derivative

@@ -70,7 +70,6 @@ cdef struct Routines:
     panel_t geqrt3
     reflect_t larfb
     triangular_t trmm
-    triangular_t trsm
     svd_t gesdd
     bidiagonal_t lasq1
     symmetric_t syevd

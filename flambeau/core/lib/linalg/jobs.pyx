@@ -45,7 +45,6 @@ cdef int kind_of(TensorBase x) except -1:
         r.geqrt3 = <panel_t>routine(f"{letter}geqrt3_")
         r.larfb = <reflect_t>routine(f"{letter}larfb_")
         r.trmm = <triangular_t>routine(f"{letter}trmm_")
-        r.trsm = <triangular_t>routine(f"{letter}trsm_")
         r.lasq1 = <bidiagonal_t>routine("dlasq1_")
         r.gesdd = <svd_t>routine(f"{letter}gesdd_")
         r.syevd = <symmetric_t>routine(f"{letter}{'heevd' if hermitian else 'syevd'}_")
