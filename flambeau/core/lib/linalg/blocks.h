@@ -30,6 +30,9 @@ typedef struct {
     /* Of such a matrix, the tridiagonal form Qᵀ A Q: its diagonal, what is beside it, and the scales of the reflections, which are left in A, that
        of column k in row k, as LAPACK's sytrd leaves them in a lower triangle by columns.  `work`: 4 rows of A. */
     void (*tridiagonal)(void *a, int64_t a_row, int64_t n, void *diagonal, void *beside, void *scales, void *work);
+    /* Of complex numbers: H (n, n), which is 0 below what is beside its diagonal, and triangular before row `begin` and from row `end` on, becomes
+       triangular: Gᴴ H G; Z, (n, n) by columns, becomes Z G.  0, or the row that does not converge.  `work`: 3 n real numbers. */
+    int64_t (*schur)(void *h, int64_t h_row, int64_t n, int64_t begin, int64_t end, void *z, int64_t z_row, void *work);
 } flambeau_blocks;
 
 enum { FLAMBEAU_LINE = 16 }; /* real numbers of the widest matrix that is factored a column at a time */

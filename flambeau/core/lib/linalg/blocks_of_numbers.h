@@ -22,11 +22,15 @@ static const NUMBER NAME(signs)[16] = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1,
 #include "blocks_factors.h"
 #if PARTS == 1
 #include "blocks_tridiagonal.h"
+#else
+#include "blocks_schur.h"
 #endif
 
 static const flambeau_blocks NAME(blocks) = {NAME(subtract), NAME(solve), NAME(lu), NAME(cholesky), NAME(exchange), NAME(adjoint), NAME(mirror),
 #if PARTS == 1
-                                             NAME(symmetric), NAME(tridiagonal)
+                                             .symmetric = NAME(symmetric), .tridiagonal = NAME(tridiagonal)
+#else
+                                             .schur = NAME(schur)
 #endif
 };
 

@@ -1,13 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Eigenvalues and singular values."""
+from libc.math cimport fabs, sqrt
 from libc.stdint cimport INT32_MAX, int64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
 from ...base.dtypes cimport I32
 from ...base.tensor cimport TensorBase, pointer
 from .jobs cimport FLAMBEAU_LINE, NOT_FINITE, Job, begin, complex_general_t, complex_svd_t, finite, hermitian_t, one_each, real_code, run, stack, vectors, workspace_size
 
 cdef enum:
-    MOST_BYTES = 1 << 21       # of a matrix that becomes tridiagonal by our own loops
+    MOST_BYTES = 1 << 21       # of a matrix that becomes tridiagonal or triangular by our own loops
+
+ctypedef fused Real:
+    float
+    double
 
 
 # --- eigenvalues -----------------------------------------------------------------------------------------------------------------
@@ -110,16 +116,103 @@ cdef void general(Job* j, char* a, char* values, char* imaginary, char* right, c
             b"N", &j.job, &j.n, a, &j.n, values, NULL, &one, right, &j.n, work, &j.lwork, rwork, info, 1, 1)
 
 
+cdef inline bint own_schur(const Job* j) noexcept nogil:
+    """Whether QR's sweeps are our own: of complex matrices in the nearer caches, where the library's take numbers one by one."""
+    return j.kind > 1 and j.job == b"V" and <int64_t>j.n * j.n * j.size <= MOST_BYTES
+
+
+cdef inline int64_t schur_work(const Job* j) noexcept nogil:
+    """Elements that `by_schur` takes: a matrix, scales of reflections, and LAPACK's."""
+    return <int64_t>j.n * j.n + j.n + 130 * <int64_t>j.n + 65 * 64
+
+
+cdef double largest_of(const Job* j, const char* a) noexcept nogil:
+    cdef int64_t i
+    cdef double most = 0.0, size
+    for i in range(2 * <int64_t>j.n * j.n):
+        size = fabs((<const double*>a)[i] if j.kind == 3 else (<const float*>a)[i])
+        most = size if size > most else most
+    return most
+
+
+cdef bint by_schur(Job* j, char* a, char* values, char* right, char* work, char* rwork, int* info) noexcept nogil:
+    """Complex matrices: balanced, in Hessenberg form and with vectors of triangles by the library, sweeps of QR by our own loops.  False, and
+    nothing done, where elements are so large or small that their squares are not safe; the library scales these."""
+    cdef double safe = 1e100 if j.kind == 3 else 1e12, largest = largest_of(j, a)
+    cdef int first = 0, last = 0, left = <int>(schur_work(j) - <int64_t>j.n * j.n - j.n), found = 0, none = 0
+    cdef int64_t i, row = <int64_t>j.n * j.size
+    cdef char* scales = work + row * j.n
+    cdef char* rest = scales + row
+    cdef char* columns = work
+    if not 1 / safe < largest < safe:
+        return False
+    j.routines.gebal(b"B", &j.n, a, &j.n, &first, &last, rwork, info, 1)
+    j.routines.gehrd(&j.n, &first, &last, a, &j.n, scales, rest, &left, info)
+    memcpy(right, a, row * j.n)
+    j.routines.unghr(&j.n, &first, &last, right, &j.n, scales, rest, &left, info)
+    for i in range(j.n - 2):           # the reflections, below H
+        memset(a + i * row + (i + 2) * j.size, 0, (j.n - i - 2) * j.size)
+    turn(j, work, a)
+    info[0] = <int>j.blocks.schur(work, j.n, j.n, first - 1, last, right, j.n, rest)
+    if info[0]:
+        return True
+    turn(j, a, work)
+    for i in range(j.n):
+        memcpy(values + i * j.size, a + i * (row + j.size), j.size)
+    j.routines.trevc3(b"R", b"B", &none, &j.n, a, &j.n, NULL, &j.n, right, &j.n, &j.n, &found, rest, &left, rwork + <int64_t>j.n * 8, &j.n,
+                      info, 1, 1)
+    j.routines.gebak(b"B", b"R", &j.n, &first, &last, rwork, &j.n, right, &j.n, info, 1, 1)
+    for i in range(j.n):
+        if j.kind == 3:
+            normalize(<double*>(right + i * row), j.n)
+        else:
+            normalize(<float*>(right + i * row), j.n)
+    return True
+
+
+cdef void turn(const Job* j, char* to, const char* source) noexcept nogil:
+    """The transpose of a matrix, in squares that the cache holds."""
+    cdef int64_t top, left, i, k, n = j.n
+    for top in range(0, n, 16):
+        for left in range(0, n, 16):
+            for i in range(top, min(top + 16, n)):
+                for k in range(left, min(left + 16, n)):
+                    memcpy(to + (k * n + i) * j.size, source + (i * n + k) * j.size, j.size)
+
+
+cdef void normalize(Real* v, int64_t n) noexcept nogil:
+    """A vector of length 1, whose largest element is real, as LAPACK gives it."""
+    cdef double sum = 0.0, most = -1.0, size, re, im, x, y
+    cdef int64_t i, best = 0
+    for i in range(n):
+        size = <double>v[2 * i] * v[2 * i] + <double>v[2 * i + 1] * v[2 * i + 1]
+        sum += size
+        if size > most:
+            most, best = size, i
+    size = sqrt(most) * sqrt(sum)
+    if not size > 0.0:
+        return
+    re, im = v[2 * best] / size, -v[2 * best + 1] / size
+    for i in range(n):
+        x, y = v[2 * i], v[2 * i + 1]
+        v[2 * i], v[2 * i + 1] = <Real>(x * re - y * im), <Real>(x * im + y * re)
+    v[2 * best + 1] = 0
+
+
 cdef void general_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Job* j = <Job*>context
     cdef int64_t at, first = <int64_t>j.lwork * j.size
     cdef char* work = <char*>malloc(first + <int64_t>j.lrwork * 8)
+    cdef char* a
+    cdef char* values
+    cdef char* right
     if work == NULL:
         j.failed = 1
         return
     for at in range(begin, end):
-        general(j, j.a + at * j.a_step, j.b + at * j.b_step, j.c + at * j.b_step, j.d + at * j.d_step, work, work + first,
-                j.info + at)
+        a, values, right = j.a + at * j.a_step, j.b + at * j.b_step, j.d + at * j.d_step
+        if not (own_schur(j) and by_schur(j, a, values, right, work, work + first, j.info + at)):
+            general(j, a, values, j.c + at * j.b_step, right, work, work + first, j.info + at)
     free(work)
 
 
@@ -146,6 +239,8 @@ def eig(TensorBase columns not None, bint wanted) -> tuple:
     j.d, j.d_step = pointer(right) if wanted else NULL, j.a_step if wanted else 0
     general(&j, j.a, j.b, j.c, j.d, size, rsize, &info)
     j.lwork, j.lrwork = workspace_size(&j, size), 2 * j.n if j.kind > 1 else 0
+    if own_schur(&j):
+        j.lwork = <int>max(<int64_t>j.lwork, schur_work(&j))
     run(general_range, &j, result.count, (1.0 if wanted else 0.5) * j.n * j.n * j.n)
     return values, imaginary, right, result
 

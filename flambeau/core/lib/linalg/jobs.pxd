@@ -41,6 +41,16 @@ ctypedef void (*roots_t)(const int* n, void* d, void* e, int* info) noexcept nog
 ctypedef void (*apply_t)(
     const char* side, const char* triangle, const char* trans, const int* m, const int* n, const void* a, const int* lda, const void* tau,
     void* c, const int* ldc, void* work, const int* lwork, int* info, size_t, size_t, size_t) noexcept nogil
+ctypedef void (*balance_t)(const char* job, const int* n, void* a, const int* lda, int* first, int* last, void* scale, int* info,
+                           size_t) noexcept nogil
+ctypedef void (*hessenberg_t)(const int* n, const int* first, const int* last, void* a, const int* lda, void* tau, void* work,
+                              const int* lwork, int* info) noexcept nogil
+ctypedef void (*vectors_t)(
+    const char* side, const char* how, const int* select, const int* n, void* t, const int* ldt, void* vl, const int* ldvl, void* vr,
+    const int* ldvr, const int* mm, int* m, void* work, const int* lwork, void* rwork, const int* lrwork, int* info, size_t,
+    size_t) noexcept nogil
+ctypedef void (*unbalance_t)(const char* job, const char* side, const int* n, const int* first, const int* last, const void* scale,
+                             const int* m, void* v, const int* ldv, int* info, size_t, size_t) noexcept nogil
 ctypedef void (*general_t)(
     const char* left, const char* right, const int* n, void* a, const int* lda, void* wr, void* wi, void* vl, const int* ldvl,
     void* vr, const int* ldvr, void* work, const int* lwork, int* info, size_t, size_t) noexcept nogil
@@ -62,6 +72,7 @@ cdef extern from "linalg/blocks.h" nogil:
         void (*mirror)(void* a, int64_t a_row, int64_t n) noexcept nogil
         double (*symmetric)(void* to, int64_t to_row, const void* source, int64_t n, int lower) noexcept nogil
         void (*tridiagonal)(void* a, int64_t a_row, int64_t n, void* diagonal, void* beside, void* scales, void* work) noexcept nogil
+        int64_t (*schur)(void* h, int64_t h_row, int64_t n, int64_t begin, int64_t end, void* z, int64_t z_row, void* work) noexcept nogil
     const flambeau_blocks* flambeau_blocks_of(int kind, int narrow)
 
 cdef struct Routines:
@@ -76,6 +87,11 @@ cdef struct Routines:
     tridiagonal_t stedc        # of real numbers, as the two after it
     roots_t sterf
     apply_t ormtr
+    balance_t gebal            # of complex numbers, as the four after it
+    hessenberg_t gehrd
+    hessenberg_t unghr
+    vectors_t trevc3
+    unbalance_t gebak
     general_t geev
 
 cdef struct Job:

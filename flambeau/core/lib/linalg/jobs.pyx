@@ -52,6 +52,12 @@ cdef int kind_of(TensorBase x) except -1:
             r.stedc = <tridiagonal_t>routine(f"{letter}stedc_")
             r.sterf = <roots_t>routine(f"{letter}sterf_")
             r.ormtr = <apply_t>routine(f"{letter}ormtr_")
+        else:
+            r.gebal = <balance_t>routine(f"{letter}gebal_")
+            r.gehrd = <hessenberg_t>routine(f"{letter}gehrd_")
+            r.unghr = <hessenberg_t>routine(f"{letter}unghr_")
+            r.trevc3 = <vectors_t>routine(f"{letter}trevc3_")
+            r.gebak = <unbalance_t>routine(f"{letter}gebak_")
         r.geev = <general_t>routine(f"{letter}geev_")
         loaded[kind] = True
     return kind
