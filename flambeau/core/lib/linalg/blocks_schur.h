@@ -80,7 +80,8 @@ static void NAME(sweep)(NUMBER *h, int64_t h_row, int64_t n, int64_t first, int6
                         NAME(rotation) * by) {
     for (int64_t k = first; k < last; k++) {
         NAME(wide) f = k == first ? READ(AT(k, k)) - shift : READ(AT(k, k - 1)), g = READ(k == first ? AT(k + 1, k) : AT(k + 1, k - 1));
-        double f_size = hypot(__real__ f, __imag__ f), norm = hypot(f_size, hypot(__real__ g, __imag__ g)), c = 1;
+        double square = __real__ f * __real__ f + __imag__ f * __imag__ f, f_size = sqrt(square), c = 1;
+        double norm = sqrt(square + __real__ g * __real__ g + __imag__ g * __imag__ g);
         NAME(wide) unit = f_size > 0 ? f / f_size : 1, s = 0;
         if (norm > 0) c = f_size / norm, s = unit * (~g / norm);
         by[k] = (NAME(rotation)){(NUMBER)c, (NUMBER)__real__ s, (NUMBER)__imag__ s};

@@ -9,7 +9,8 @@ from ...base.tensor cimport TensorBase, pointer
 from .jobs cimport FLAMBEAU_LINE, NOT_FINITE, Job, begin, complex_general_t, complex_svd_t, finite, hermitian_t, one_each, real_code, run, stack, vectors, workspace_size
 
 cdef enum:
-    MOST_BYTES = 1 << 21       # of a matrix that becomes tridiagonal or triangular by our own loops
+    MOST_BYTES = 1 << 21       # of a matrix that becomes tridiagonal by our own loops,
+    MOST_SCHUR = 1 << 19       # and of one that becomes triangular: of larger ones, the library's sweeps are products
 
 ctypedef fused Real:
     float
@@ -118,7 +119,7 @@ cdef void general(Job* j, char* a, char* values, char* imaginary, char* right, c
 
 cdef inline bint own_schur(const Job* j) noexcept nogil:
     """Whether QR's sweeps are our own: of complex matrices in the nearer caches, where the library's take numbers one by one."""
-    return j.kind > 1 and j.job == b"V" and <int64_t>j.n * j.n * j.size <= MOST_BYTES
+    return j.kind > 1 and j.job == b"V" and <int64_t>j.n * j.n * j.size <= MOST_SCHUR
 
 
 cdef inline int64_t schur_work(const Job* j) noexcept nogil:
