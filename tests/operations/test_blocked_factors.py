@@ -240,7 +240,9 @@ def test_pivots_whose_reciprocals_are_not_numbers(dtype):
         LU, pivots = linalg.lu_factor(flambeau.from_numpy(a))
         assert (LU[1:, 0] == 0.5).all() and (LU.diagonal() == flambeau.from_numpy(a).diagonal()).all()
         b = np.full((n, 20), scale, dtype)
-        x = linalg.solve_triangular(flambeau.from_numpy(np.diag(np.diag(a))), flambeau.from_numpy(b), upper=False)
+        x = linalg.solve_triangular(
+            flambeau.from_numpy(np.diag(np.diag(a))), flambeau.from_numpy(b), upper=False
+        )
         assert (x == 1).all()
 
 
@@ -251,7 +253,9 @@ def test_an_error_is_as_large_as_the_condition_says():
         padded = scipy.linalg.block_diag(a, np.eye(60 - n))
         x = linalg.inv(flambeau.from_numpy(padded)).numpy()[:n, :n]
         expected = scipy.linalg.invhilbert(n, exact=True).astype("float64")
-        assert np.abs(x - expected).max() < np.finfo("float64").eps * np.linalg.cond(a) * np.abs(expected).max()
+        assert (
+            np.abs(x - expected).max() < np.finfo("float64").eps * np.linalg.cond(a) * np.abs(expected).max()
+        )
 
 
 NARROW = """

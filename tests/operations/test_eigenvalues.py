@@ -92,7 +92,7 @@ def test_symmetric_batches_and_what_is_not_finite():
 
 
 def check_general(a, defective=False):
-    n, eps = a.shape[-1], np.finfo(a.dtype).eps
+    eps = np.finfo(a.dtype).eps
     w, v = (t.numpy() for t in linalg.eig(flambeau.from_numpy(a)))
     size = np.linalg.norm(a)
     assert np.abs(wide(a) @ wide(v) - wide(v) * w).max() <= 30 * eps * size

@@ -107,6 +107,23 @@ def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, Tensor
     return columns.mT.contiguous(), R
 
 
+def reflected(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
+    """R and Qᴴ B for A = Q R (*, m, n) with m >= n and B (*, m, k); on the CPU, Q is not formed."""
+    n = A.shape[-1]
+    rules = [Result((*A.shape[:-2], n, n), A.dtype), Result((*A.shape[:-2], n, B.shape[-1]), A.dtype)]
+
+    def by_host(a: TensorBase, b: TensorBase) -> tuple:
+        columns, right = fresh(a.mT), fresh(b.mT)
+        core.reflections.multiply_adjoint(columns, core.reflections.qr(columns), right)
+        return columns.mT.narrow(-2, 0, n).triu().contiguous(), right.mT.narrow(-2, 0, n).contiguous()
+
+    def on_device(a: TensorBase, b: TensorBase) -> tuple:
+        Q, R = linalg_qr(a, "reduced")
+        return R, matmul(Q.mH, b)
+
+    return computed(rules, by_host, A, B, on_device=on_device)
+
+
 @linalg_qr.derivative
 def _qr_gradient(grads: tuple, Q: TensorBase, R: TensorBase, mode: str) -> tuple:
     """S. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions" (2010)."""

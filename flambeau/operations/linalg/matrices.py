@@ -529,11 +529,11 @@ def _by_qr(A: TensorBase, B: TensorBase, rcond: float | None) -> TensorBase | No
     """R⁻¹ Qᴴ B where that is sure to be what the singular values would give: none of them counts as 0, since the quotient of the
     largest and the least is at most |R| |R⁻¹| in Frobenius's norm.
     """
-    Q, R = dec.linalg_qr(A, "reduced")
+    R, right = dec.reflected(A, B)
     inverse = solve_triangular(R, identity(A.shape[-1], A).expand(R.shape), upper=True)
     least = finfo(A.dtype).eps * A.shape[-2] if rcond is None else rcond
     condition = vector_norm(R, dim=(-2, -1)) * vector_norm(inverse, dim=(-2, -1))
-    return matmul(inverse, matmul(Q.mH, B)) if holds(condition * least < 1.0) else None
+    return matmul(inverse, right) if holds(condition * least < 1.0) else None
 
 
 # --- functions of matrices ------------------------------------------------------------------------------------------------
@@ -759,7 +759,9 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
 @leaf("lapack", results=("X",), label="CholeskyInverseBackward0", batching="batches")
 def linalg_cholesky_inverse(L: TensorBase, upper: bool) -> TensorBase:
     """(L Lᴴ)⁻¹ (of Lᴴ L where `upper`) of checked matrices."""
-    by_solution = lambda factor: linalg_cholesky_solve(identity(factor.shape[-1], factor).expand(factor.shape), factor, False)
+    by_solution = lambda factor: linalg_cholesky_solve(
+        identity(factor.shape[-1], factor).expand(factor.shape), factor, False
+    )
     of_rows = lambda factor: core.cholesky.inverse(factor.contiguous())
     return lapack.computed(Result(L.shape, L.dtype), of_rows, L.mH if upper else L, on_device=by_solution)
 

@@ -243,7 +243,9 @@ def _(g: Any, L: Any, upper: bool) -> Any:
     if 0 in L.shape:
         return _empty(g)
     (factor,) = _wide(g, L)
-    return _ends(g, _by_both_triangles(g, factor, g.expand(_identity(g, L.shape[-1]), L.shape), bool(upper)))[0]
+    return _ends(g, _by_both_triangles(g, factor, g.expand(_identity(g, L.shape[-1]), L.shape), bool(upper)))[
+        0
+    ]
 
 
 def _by_both_triangles(g: Any, factor: Any, b: Any, upper: bool) -> Any:

@@ -140,7 +140,7 @@ cdef bint by_schur(Job* j, char* a, char* values, char* right, char* work, char*
     """Complex matrices: balanced, in Hessenberg form and with vectors of triangles by the library, sweeps of QR by our own loops.  False, and
     nothing done, where elements are so large or small that their squares are not safe; the library scales these."""
     cdef double safe = 1e100 if j.kind == 3 else 1e12, largest = largest_of(j, a)
-    cdef int first = 0, last = 0, left = <int>(schur_work(j) - <int64_t>j.n * j.n - j.n), found = 0, none = 0
+    cdef int first = 0, last = 0, left = <int>(schur_work(j) - <int64_t>j.n * j.n - j.n), count = 0, none = 0
     cdef int64_t i, row = <int64_t>j.n * j.size
     cdef char* scales = work + row * j.n
     cdef char* rest = scales + row
@@ -160,7 +160,7 @@ cdef bint by_schur(Job* j, char* a, char* values, char* right, char* work, char*
     turn(j, a, work)
     for i in range(j.n):
         memcpy(values + i * j.size, a + i * (row + j.size), j.size)
-    j.routines.trevc3(b"R", b"B", &none, &j.n, a, &j.n, NULL, &j.n, right, &j.n, &j.n, &found, rest, &left, rwork + <int64_t>j.n * 8, &j.n,
+    j.routines.trevc3(b"R", b"B", &none, &j.n, a, &j.n, NULL, &j.n, right, &j.n, &j.n, &count, rest, &left, rwork + <int64_t>j.n * 8, &j.n,
                       info, 1, 1)
     j.routines.gebak(b"B", b"R", &j.n, &first, &last, rwork, &j.n, right, &j.n, info, 1, 1)
     for i in range(j.n):
