@@ -107,7 +107,8 @@ def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, Tensor
     return columns.mT.contiguous(), R
 
 
-def reflected(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
+@leaf("lapack", results=("R", "C"), batching="batches")
+def linalg_reflected(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
     """R and Qᴴ B for A = Q R (*, m, n) with m >= n and B (*, m, k); on the CPU, Q is not formed."""
     n = A.shape[-1]
     rules = [Result((*A.shape[:-2], n, n), A.dtype), Result((*A.shape[:-2], n, B.shape[-1]), A.dtype)]
@@ -122,6 +123,16 @@ def reflected(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
         return R, matmul(Q.mH, b)
 
     return computed(rules, by_host, A, B, on_device=on_device)
+
+
+@linalg_reflected.derivative
+def _reflected_gradient(grads: tuple, A: TensorBase, B: TensorBase) -> tuple:
+    """Through Q, which is formed for it."""
+    to_R, to_C = grads
+    Q, R = linalg_qr(A, "reduced")
+    if to_C is None:
+        return _square_qr_gradient(None, to_R, Q, R), None
+    return _square_qr_gradient(matmul(B, to_C.mH), to_R, Q, R), matmul(Q, to_C)
 
 
 @linalg_qr.derivative

@@ -529,7 +529,7 @@ def _by_qr(A: TensorBase, B: TensorBase, rcond: float | None) -> TensorBase | No
     """R⁻¹ Qᴴ B where that is sure to be what the singular values would give: none of them counts as 0, since the quotient of the
     largest and the least is at most |R| |R⁻¹| in Frobenius's norm.
     """
-    R, right = dec.reflected(A, B)
+    R, right = dec.linalg_reflected(A, B)
     inverse = solve_triangular(R, identity(A.shape[-1], A).expand(R.shape), upper=True)
     least = finfo(A.dtype).eps * A.shape[-2] if rcond is None else rcond
     condition = vector_norm(R, dim=(-2, -1)) * vector_norm(inverse, dim=(-2, -1))
@@ -702,6 +702,12 @@ def cholesky_solve(
             f"cholesky_solve(): b and u should have at least 2 dimensions, but have {input.ndim} and {L.ndim} instead"
         )
     _one_dtype("cholesky_solve", input, L, "L")
+    check_square("cholesky_solve", L, "L")
+    if input.shape[-2] != L.shape[-1]:
+        raise RuntimeError(
+            f"cholesky_solve: Incompatible matrix sizes: each L is {L.shape[-2]} by {L.shape[-1]}, but each b matrix is "
+            f"{input.shape[-2]} by {input.shape[-1]}"
+        )
     return into(out, linalg_cholesky_solve(*same_batch("cholesky_solve", input, L), upper), "cholesky_solve")
 
 

@@ -251,8 +251,8 @@ def multiply_adjoint(TensorBase columns not None, TensorBase T not None, TensorB
     """Qᴴ B in place of matrices B, which lie by columns as those of `qr` do; Q itself is not formed."""
     cdef Job j
     begin_reflections(&j, columns, T, "multiply_adjoint")
-    if not right.contiguous or right.code != columns.code or matrices(right) != matrices(columns):
-        raise TypeError("multiply_adjoint: contiguous matrices of one dtype expected")
+    if not right.contiguous or right.code != columns.code or matrices(right) != matrices(columns) or right.sizes[right.rank - 1] != j.m:
+        raise TypeError("multiply_adjoint: contiguous matrices of one dtype and of as many rows expected")
     if T.count == 0 or right.count == 0:
         return
     j.c, j.c_step, j.liwork = pointer(right), right.sizes[right.rank - 2] * j.m * j.size, <int>right.sizes[right.rank - 2]

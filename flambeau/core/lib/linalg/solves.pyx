@@ -51,8 +51,8 @@ def solve(TensorBase rows not None, TensorBase right not None) -> TensorBase:
     j.n, j.m, j.lwork, j.lrwork, j.liwork = <int>rows.sizes[rows.rank - 1], <int>right.sizes[right.rank - 1], 0, 0, 0
     if right.count == 0:
         return info
-    if not right.contiguous or right.code != rows.code:
-        raise TypeError("solve: contiguous matrices of one dtype expected")
+    if not right.contiguous or right.code != rows.code or right.sizes[right.rank - 2] != j.n or rows.sizes[rows.rank - 2] != j.n:
+        raise TypeError("solve: contiguous matrices of one dtype, and right sides of as many rows, expected")
     count = matrices(right)
     if count != (<TensorBase>info).count:
         j.a_step = 0
@@ -116,8 +116,8 @@ cdef void factored_range(void* context, int64_t begin, int64_t end) noexcept nog
 cdef int begin_triangles(Job* j, TensorBase matrix, TensorBase right, bint upper, str who) except -1:
     begin(j, matrix, who)
     j.n, j.m, j.lwork, j.lrwork, j.liwork = <int>matrix.sizes[matrix.rank - 1], <int>right.sizes[right.rank - 1], 0, 0, 0
-    if not right.contiguous or right.code != matrix.code:
-        raise TypeError(f"{who}: contiguous matrices of one dtype expected")
+    if not right.contiguous or right.code != matrix.code or right.sizes[right.rank - 2] != j.n or matrix.sizes[matrix.rank - 2] != j.n:
+        raise TypeError(f"{who}: contiguous matrices of one dtype, and right sides of as many rows, expected")
     if matrices(right) != matrices(matrix):
         j.a_step = 0
     j.triangle = b"U" if upper else b"L"
