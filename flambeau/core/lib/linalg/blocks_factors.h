@@ -31,7 +31,6 @@ static void NAME(adjoint)(void *result, int64_t to_row, const void *matrix, int6
 #else
     /* squares of 16 bytes by 16 are turned in registers */
     typedef NUMBER few __attribute__((vector_size(16), aligned(WIDTH_OF_NUMBER), may_alias));
-    typedef INTEGER order __attribute__((vector_size(16)));
     const int64_t square = 16 / WIDTH_OF_NUMBER;
     int64_t i = 0;
     for (; i + square <= rows; i += square) {
@@ -41,16 +40,16 @@ static void NAME(adjoint)(void *result, int64_t to_row, const void *matrix, int6
             NUMBER *y = to + j * to_row + i;
 #if WIDTH_OF_NUMBER == 4
             few a = *(const few *)x, b = *(const few *)(x + from_row), c = *(const few *)(x + 2 * from_row), d = *(const few *)(x + 3 * from_row);
-            few ab = __builtin_shuffle(a, b, (order){0, 4, 1, 5}), cd = __builtin_shuffle(c, d, (order){0, 4, 1, 5});
-            few ba = __builtin_shuffle(a, b, (order){2, 6, 3, 7}), dc = __builtin_shuffle(c, d, (order){2, 6, 3, 7});
-            *(few *)y = __builtin_shuffle(ab, cd, (order){0, 1, 4, 5});
-            *(few *)(y + to_row) = __builtin_shuffle(ab, cd, (order){2, 3, 6, 7});
-            *(few *)(y + 2 * to_row) = __builtin_shuffle(ba, dc, (order){0, 1, 4, 5});
-            *(few *)(y + 3 * to_row) = __builtin_shuffle(ba, dc, (order){2, 3, 6, 7});
+            few ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+            few ba = __builtin_shufflevector(a, b, 2, 6, 3, 7), dc = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+            *(few *)y = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+            *(few *)(y + to_row) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+            *(few *)(y + 2 * to_row) = __builtin_shufflevector(ba, dc, 0, 1, 4, 5);
+            *(few *)(y + 3 * to_row) = __builtin_shufflevector(ba, dc, 2, 3, 6, 7);
 #else
             few a = *(const few *)x, b = *(const few *)(x + from_row);
-            *(few *)y = __builtin_shuffle(a, b, (order){0, 2});
-            *(few *)(y + to_row) = __builtin_shuffle(a, b, (order){1, 3});
+            *(few *)y = __builtin_shufflevector(a, b, 0, 2);
+            *(few *)(y + to_row) = __builtin_shufflevector(a, b, 1, 3);
 #endif
         }
         for (; j < columns; j++)

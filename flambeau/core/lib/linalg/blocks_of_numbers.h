@@ -12,10 +12,18 @@ typedef INTEGER NAME(order) __attribute__((vector_size(VECTOR_BYTES), aligned(WI
 #define CONST_VECTOR_AT(p) (*(const VECTOR *)(p))
 
 #if PARTS == 2
-static const INTEGER NAME(swapped)[16] = {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14};
 static const NUMBER NAME(signs)[16] = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
+#if VECTOR_BYTES == 16 * WIDTH_OF_NUMBER
+#define SWAPPED(x) __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14)
+#elif VECTOR_BYTES == 8 * WIDTH_OF_NUMBER
+#define SWAPPED(x) __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6)
+#elif VECTOR_BYTES == 4 * WIDTH_OF_NUMBER
+#define SWAPPED(x) __builtin_shufflevector(x, x, 1, 0, 3, 2)
+#else
+#define SWAPPED(x) __builtin_shufflevector(x, x, 1, 0)
+#endif
 /* (-im, re) of (re, im): i times what it was. */
-#define TURNED(x) (__builtin_shuffle(x, *(const NAME(order) *)NAME(swapped)) * CONST_VECTOR_AT(NAME(signs)))
+#define TURNED(x) (SWAPPED(x) * CONST_VECTOR_AT(NAME(signs)))
 #endif
 
 #include "blocks_products.h"
@@ -41,5 +49,6 @@ static const flambeau_blocks NAME(blocks) = {NAME(subtract), NAME(solve), NAME(l
 #undef VECTOR_AT
 #undef CONST_VECTOR_AT
 #undef TURNED
+#undef SWAPPED
 #undef SIZE
 #undef LEAST_NORMAL
