@@ -153,8 +153,8 @@ cdef class LoopPlan:
     cdef int prepare(self) except -1:
         """What a launch need not find out again."""
         cdef int64_t* geometry = <int64_t*>room(HEAD + 2 * self.count, sizeof(int64_t))
-        self.many = self.loops.count >= PARALLEL_FROM
-        if self.device is None and in_one_call(&self.loops, geometry):
+        self.many = self.loops.count >= PARALLEL_FROM // self.outputs
+        if self.device is None and in_one_call(&self.loops, self.outputs, geometry):
             self.geometry = geometry
         else:
             free(geometry)
@@ -163,12 +163,14 @@ cdef class LoopPlan:
     cdef int launch_loops(self, char** data) except -1 nogil:
         cdef Launch work
         work.run, work.plan, work.data, work.width, work.scalars = self.run, &self.loops, data, self.width, self.scalars
+        work.outputs = self.outputs
         launch_plan(&work)
         return 0
 
     cdef int launch_away(self, char** data) except -1:
         cdef Launch work
         work.run, work.plan, work.data, work.width, work.scalars = self.run, &self.loops, data, self.width, self.scalars
+        work.outputs = self.outputs
         return device_launcher.pointwise(self.device, self.family, &work)
 
     def launch(self, tensors, out=None):
