@@ -628,7 +628,7 @@ FUNCTIONS: dict[str, Callable[[_Writer], None]] = {
     "packed": _packed,
     **{
         f"own{signals}_{way}": functools.partial(_own_lanes_in, signals=signals, inverse=way == "back")
-        for signals in (1, 2, 4, 8)
+        for signals in (1, 2)
         for way in ("on", "back")
     },
     "own_out_on": functools.partial(_own_lanes_out, inverse=False),

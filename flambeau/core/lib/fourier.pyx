@@ -69,7 +69,7 @@ cdef struct Steps:             # of one length
     char* last
 
 cdef struct Own:               # of a signal whose own elements are lanes
-    int signals                # that share a vector; 0 where they are none
+    int signals                # that share a vector, 1 or 2; 0 where they are none
     int together               # that are transformed together
     int64_t m                  # what is left behind the first pass, ...
     const Steps* rest          # and its steps
@@ -139,19 +139,6 @@ def factors(int64_t n) -> list | None:
     return None if way is None else sorted(way[1], reverse=True)
 
 
-cdef object cheapest_length(object least):
-    """The length from `least` on, up to that of a whole signal, whose passes cost least."""
-    best = None
-    for twos in range(least.bit_length() + 1):
-        for threes in range(4):
-            for fives in range(4):
-                length = 3 ** threes * 5 ** fives << twos
-                if least <= length <= WHOLE:
-                    cost = length * sum([COSTS[r] for r in factors(length)])
-                    best = min((cost, length), best or (cost, length))
-    return best[1]
-
-
 cdef class Plan:
     """The passes of a transform of n elements, with their tables."""
     cdef Steps steps
@@ -203,17 +190,17 @@ cdef class Plan:
         return 0
 
     cdef int with_own_lanes(self) except -1:
-        """n = lanes · m, where m is a number of vectors or a part of one; other lengths are left as they are."""
+        """n = lanes · m, where m is a number of vectors or half a one; other lengths are left as they are."""
         cdef int lanes = functions_of(self.size).lanes, lane, j
         cdef int64_t m = self.n // lanes, p
         cdef char* to
         cdef double[2] w
-        if lanes < 4 or self.n % lanes or m < 2 or (m % lanes and lanes % m):
+        if lanes < 4 or self.n % lanes or (m % lanes and 2 * m != lanes):
             return 0
         kind, address = "float" if self.size == 4 else "double", callbacks["transforms.address"]
         self.rest = plan_of(m, self.size)
         self.own.m, self.own.rest = m, &self.rest.steps
-        self.own.signals = max(lanes // <int>min(m, <int64_t>lanes), 1)
+        self.own.signals = 1 if m % lanes == 0 else 2
         self.own.together = min(max(TOGETHER // <int>(self.n * 2 * self.size), 1), <int>MOST_TOGETHER)
         self.own.together = (self.own.together + self.own.signals - 1) // self.own.signals * self.own.signals
         self.own.first[0] = <generated_t><uintptr_t>address(f"own{self.own.signals}_on", kind)
@@ -237,7 +224,8 @@ cdef class Plan:
         cdef double[2] w
         import numpy as np
 
-        length = cheapest_length(length)
+        while (way := factors(length)) is None or max(way) > 10:   # powers of 2 would put their elements into few sets of a cache
+            length += 1
         self.inner = plan_of(length, self.size)
         p.n, p.workspace, p.inner, p.passes = n, length, &self.inner.steps, 0
         p.chirp, p.last, p.spectrum = self.table(n), self.table(n), self.table(length)
