@@ -33,9 +33,10 @@ cdef enum:
     MOST_PASSES = 24
     MOST_LANES = 16
     PLANS = 64                 # lengths that are remembered
-    WHOLE = 2048               # elements up to which a signal is transformed in one piece
+    WHOLE = 4096               # elements up to which a signal is transformed in one piece, where there are many
+    PART = 2048                # elements of the parts of one that is cut
     CUT_FROM = 192             # elements from which single signals are cut
-    LONGEST = WHOLE * WHOLE
+    LONGEST = PART * PART
     FEW_LANES = 4              # up to which they are moved one by one
     MOST_TOGETHER = 64         # signals whose own elements are lanes that are transformed together, ...
     TOGETHER = 8192            # or as many as have so many bytes
@@ -281,9 +282,9 @@ cdef enum:
 
 cdef int64_t divisor_near_root(int64_t n):
     """The divisor by which a signal is cut: the largest up to √n whose cofactor is no longer than a whole signal may be; 0 for none."""
-    cdef int64_t k = <int64_t>(sqrt(<double>n) + 0.5), least = max(4, (n + WHOLE - 1) // WHOLE)
+    cdef int64_t k = <int64_t>(sqrt(<double>n) + 0.5), least = max(4, (n + PART - 1) // PART)
     while k >= least:
-        if n % k == 0 and n // k <= WHOLE and factors(k) is not None:
+        if n % k == 0 and n // k <= PART and factors(k) is not None:
             return k
         k -= 1
     return 0
