@@ -99,7 +99,11 @@ def test_blocks_of_another_time_go_where_new_ones_would_not_wait():
     cpu.empty_cache()
     try:
         cpu.set_cache_limit(6 << 20)
-        for count in (1 << 20, 5 << 18, 3 << 19):  # of 4, 5 and 6 MiB: each as large as what may wait, or nearly so
+        for count in (
+            1 << 20,
+            5 << 18,
+            3 << 19,
+        ):  # of 4, 5 and 6 MiB: each as large as what may wait, or nearly so
             x = flambeau.empty(count)
             place = x.data_ptr()
             x = None

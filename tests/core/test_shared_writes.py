@@ -38,7 +38,9 @@ def added(base, dim, index, source):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "complex64"])
-@pytest.mark.parametrize("shape, dim", [((7, 300, 90), 0), ((30, 40, 170), 1), ((40, 30, 150), 2), ((500, 600), 0)])
+@pytest.mark.parametrize(
+    "shape, dim", [((7, 300, 90), 0), ((30, 40, 170), 1), ((40, 30, 150), 2), ((500, 600), 0)]
+)
 def test_elements_are_added_in_order(shape, dim, dtype):
     base, source = ((RNG.standard_normal(shape) * 9).astype(dtype) for _ in range(2))
     index = RNG.integers(0, shape[dim], shape)
@@ -101,7 +103,9 @@ def test_lines_that_lie_in_one_place_are_written_by_one_thread():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
-@pytest.mark.parametrize("shape, dim", [((50, 3000), 0), ((90, 40, 100), 1), ((70, 60, 40), 2), ((9, 10, 11, 200), 0)])
+@pytest.mark.parametrize(
+    "shape, dim", [((50, 3000), 0), ((90, 40, 100), 1), ((70, 60, 40), 2), ((9, 10, 11, 200), 0)]
+)
 def test_parts_are_added_in_order(shape, dim, dtype):
     a, b = (flambeau.tensor(RNG.integers(-99, 99, shape)).to(getattr(flambeau, dtype)) for _ in range(2))
     index = RNG.integers(0, shape[dim], shape[dim])
@@ -144,7 +148,9 @@ def rows_to_sort(dtype):
 
 
 @pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32", "int16", "uint8", "uint64", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "int64", "int32", "int16", "uint8", "uint64", "bool"]
+)
 def test_a_long_row_is_sorted_by_all(dtype, descending):
     x = rows_to_sort(dtype)
     values, places = flambeau.tensor(x).sort(descending=descending, stable=True)
@@ -173,6 +179,8 @@ def test_equal_elements_few_rows_and_first_places():
 
 def test_random_numbers_are_shared_by_their_results():
     """Four numbers of a counter are four elements' work."""
-    numbers, tasks = by_threads(lambda: flambeau.randn(400, 256, generator=flambeau.Generator().manual_seed(3)), 1, 4)
+    numbers, tasks = by_threads(
+        lambda: flambeau.randn(400, 256, generator=flambeau.Generator().manual_seed(3)), 1, 4
+    )
     same_bits(numbers)
     assert tasks >= 3

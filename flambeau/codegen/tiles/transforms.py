@@ -499,7 +499,10 @@ def _own_lanes_in(w: _Writer, signals: int, inverse: bool) -> None:
     source, table, to, factors = (w.word(k, "ptr") for k in range(4))
     groups, m, step = w.word(4), w.word(5), w.word(6)
     own = n // signals  # lanes of a signal
-    number, piece = 2 * w.size, 16 // (2 * w.size)  # bytes of a complex number, and how many are moved at once
+    number, piece = (
+        2 * w.size,
+        16 // (2 * w.size),
+    )  # bytes of a complex number, and how many are moved at once
     room = f.op("ptr", f"alloca [{2 * n * width()} x i8], align 64")
 
     def group(g: Value, _: list[Value]) -> list[Value]:

@@ -13,7 +13,9 @@ from ...core.base.tensor import TensorBase
 from ...core.lib import fourier
 from ..declare.host import Result, computed
 
-IN_CACHE = 1 << 19  # bytes of images that are transformed along both dimensions while a core's second cache holds them
+IN_CACHE = (
+    1 << 19
+)  # bytes of images that are transformed along both dimensions while a core's second cache holds them
 COMPLEX_OF = {"float32": "complex64", "float64": "complex128"}
 REAL_OF = {v: k for k, v in COMPLEX_OF.items()}
 
