@@ -522,7 +522,7 @@ def _own_lanes_in(w: _Writer, signals: int, inverse: bool) -> None:
                     lanes = range(half * n // 2, (half + 1) * n // 2, piece)
                     places = [w.at(bases[c // own], f.add(offset, i64(c % own * number))) for c in lanes]
                     vectors.append(_gathered(w, places))
-                return _apart(w, *vectors)
+                return _apart(w, vectors[0], vectors[1])
 
             values = [read(k) for k in range(n)]
             if inverse:
