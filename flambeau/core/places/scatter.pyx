@@ -27,7 +27,8 @@ from ..make.elements import fill_
 
 cdef enum:
     PARALLEL_FROM = 1 << 16    # elements from which threads share the work, or do something else meanwhile
-    COLUMNS = 256              # elements of a line that are written to, line after line, at once
+    LEAST_COLUMNS = 16         # elements of a line that are written to, line after line, at once: at least, and at most
+    MOST_COLUMNS = 256
 
 cdef struct Walk:             # over an index tensor; dimensions of size 1 in front make the rank at least 1
     int rank
@@ -173,9 +174,11 @@ cdef void scatter_all(Walk* w) noexcept nogil:
         w.turns = w.sizes[w.dim]
         for d in range(w.dim + 1, w.rank - 1):
             w.below *= w.sizes[d]
-        if w.inner > COLUMNS:
-            w.columns, w.parts = COLUMNS, (w.inner + COLUMNS - 1) // COLUMNS
-        units = w.rows // w.turns * w.parts
+        units = w.rows // w.turns
+        w.columns = w.inner * units // (4 * num_threads()) // LEAST_COLUMNS * LEAST_COLUMNS    # some parts for each thread
+        w.columns = min(max(w.columns, <int64_t>LEAST_COLUMNS), min(w.inner, <int64_t>MOST_COLUMNS))
+        w.parts = (w.inner + w.columns - 1) // w.columns
+        units *= w.parts
     each = w.turns * w.columns
     parallel_for(scatter_range, w, units, max(PARALLEL_FROM // each, <int64_t>1))
 
