@@ -12,6 +12,7 @@ from .._wrapper.wrapper_tensor import Overrides, WrapperTensor
 from ..autograd import no_grad
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
+from ..core.call.operation import behind
 from ..core.make.create import empty
 from ..core.places.join import cat
 from ..core.tape.modes import is_grad_enabled
@@ -52,7 +53,7 @@ class RowQuantizedTensor(WrapperTensor):
     `quantize_per_row` makes one; `codes` and `scales` are what it is made of.  `cat` along a dimension before the last rounds tensors
     of floats beside it, and, where no gradients are recorded, writes rows behind those that are there without copying these, if nobody
     has done so before.  Views and choices along dimensions before the last are of the same kind.  `scaled_dot_product_attention` reads
-    the codes.  All other operations see the floats, `dequantize()`; those in place are refused by NotImplementedError.  It has no gradient.
+    the codes.  All other operations see the floats, `dequantize()`; writes to it are refused by NotImplementedError.  It has no gradient.
 
     >>> import flambeau
     >>> from flambeau.ao.quantization import quantize_per_row
@@ -78,13 +79,14 @@ class RowQuantizedTensor(WrapperTensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in cls._overrides:
+        kwargs = kwargs or {}
+        op = behind(func)
+        if op.__name__ in cls._overrides:
             return super().__torch_function__(func, types, args, kwargs)
-        given = (*args, *(kwargs or {}).values())
-        if getattr(func, "writes", False) and isinstance(given[0], RowQuantizedTensor):
-            raise cls._refusal(name)
-        return func(*_floats(args), **{n: _floats(v) for n, v in (kwargs or {}).items()})
+        written = args[:1] if getattr(op, "writes", False) else ()
+        if any(isinstance(t, RowQuantizedTensor) for t in (*written, kwargs.get("out"))):
+            raise cls._refusal(op.__name__)
+        return func(*_floats(args), **{n: _floats(v) for n, v in kwargs.items()})
 
     def _with(self, elements: Any) -> Self:
         return over(elements, self._scales, self._dtype)  # type: ignore[return-value]

@@ -255,6 +255,10 @@ def test_views_and_choices_are_of_the_same_kind():
     assert len(list(q)) == 3 and q.numel() == x.numel() and np.array_equal(q.numpy(), x.numpy())
     with pytest.raises(NotImplementedError, match=r"add_\(\): not available for tensors quantised by rows"):
         q.add_(1)
+    with pytest.raises(NotImplementedError, match=r"add\(\): not available"):
+        flambeau.add(x, 1, out=q)
+    with pytest.raises(NotImplementedError, match=r"__setitem__\(\): not available"):
+        q[0] = 1.0
     with pytest.raises(RuntimeError, match="has no gradient"):
         q.requires_grad_()
 
