@@ -242,6 +242,21 @@ cdef inline bint dotted(const Product* p) noexcept nogil:
     return p.a_col == 1 and p.b_row == 1 and p.b_col > 0 and p.m <= DOTTED and p.n > 1
 
 
+cdef int64_t WORTH_COPIES = 128    # rows from which copies in float32 cost less than BLAS saves
+
+cdef inline bint blas_wins(const Product* p) noexcept nogil:
+    """Whether a product of halves is computed by BLAS, of copies in float32: where it has the product of float32 and there are many rows.
+    One thread of a Sapphire Rapids held to AVX2, float16, time by BLAS of copies / by tiles that convert:
+
+    | m x k x n | 64 x 1024 x 1024 | 128 x 768 x 3072 | 512 x 768 x 3072 | 1024, each | 4096 x 64 x 64 |
+    |-----------|------------------|------------------|------------------|------------|----------------|
+    |           | 1.13             | 0.95             | 0.81             | 0.77       | 1.12           |
+    """
+    if p.tiled.one.family.lanes * 4 >= 64 or p.m < WORTH_COPIES:
+        return False
+    return 4.0 * p.k * p.n >= LARGE or p.a_row == 1 and p.a_col > 1 and p.k > 256
+
+
 cdef inline bint ordered(const Product* p) noexcept nogil:
     """Whether both operands have elements side by side along one of their dimensions."""
     return (p.a_col == 1 or p.a_row == 1 or p.k == 1 or p.m == 1) and (p.b_col == 1 or p.b_row == 1 or p.n == 1 or p.k == 1)
@@ -382,7 +397,7 @@ cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, co
             p.workspace = p.tiled.bytes
     if not p.by_tiles:
         if dots:
-            if not ordered(p):
+            if not ordered(p) or blas_wins(p):
                 return ELSEWHERE
             p.ways = prepare_widened(code, p.m, p.n, p.k)
         if not half and not (readable(p.m, p.k, p.a_row, p.a_col) and readable(p.k, p.n, p.b_row, p.b_col)):

@@ -56,13 +56,12 @@ cdef int need(Panels p, int64_t m, int64_t n, int64_t k) except -1:
 
 
 cdef int compile_ways(Ways* w, int code) except -1:
-    cdef bint wide
     clear(&w.first, F32, NULL)
     clear(&w.more, F32, tiles_of(F32, callbacks["panels.linear"](4, False, False, True)))
     w.first.layers = w.more.layers = layers_of_halves(code)
     w.first.read = w.more.read = 2
-    wide = w.first.family.lanes * w.first.size >= 64
-    w.rows, w.columns = ROWS if wide else ROWS // 2, COLUMNS if wide else COLUMNS // 2
+    # What a task converts fits a second cache of 1 MiB; with vectors of 32 bytes, of 512 KiB.
+    w.rows, w.columns = ROWS, COLUMNS if w.first.family.lanes * w.first.size >= 64 else COLUMNS // 2
     functions = callbacks["attention.functions"]("bfloat16" if code == BF16 else "float16", "", False)
     w.narrow = <convert_t><uintptr_t>functions["narrow"]
     w.widen = <convert_t><uintptr_t>functions["widen"]
