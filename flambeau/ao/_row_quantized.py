@@ -163,8 +163,8 @@ class RowQuantizedTensor(WrapperTensor):
 
     def __deepcopy__(self, memo: dict) -> Any:
         if id(self) not in memo:
-            parts = (t.__deepcopy__(memo) for t in (self._elements, self._scales))
-            memo[id(self)] = over(*parts, self._dtype)
+            codes, scales = (t.__deepcopy__(memo) for t in (self._elements, self._scales))
+            memo[id(self)] = over(codes, scales, self._dtype)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
@@ -207,11 +207,12 @@ def quantize_per_row(input: Any, dtype: Any = by_name["int8"]) -> RowQuantizedTe
         )
     if dtype not in LARGEST:
         raise TypeError(
-            "quantize_per_row(): argument 'dtype': expected int8, float8_e4m3fn or float8_e5m2, got "
-            f"{dtype}"
+            f"quantize_per_row(): argument 'dtype': expected int8, float8_e4m3fn or float8_e5m2, got {dtype}"
         )
     if not input.ndim:
-        raise ValueError("quantize_per_row(): argument 'input': expected one dimension at least, got a scalar")
+        raise ValueError(
+            "quantize_per_row(): argument 'input': expected one dimension at least, got a scalar"
+        )
     return over(*_encoded(input, dtype), input.dtype)
 
 
@@ -360,7 +361,12 @@ def _attention(
     enable_gqa: bool = False,
 ) -> Any:
     rows = isinstance(key, RowQuantizedTensor) and isinstance(value, RowQuantizedTensor)
-    if rows and not dropout_p and not isinstance(query, RowQuantizedTensor) and quantised.takes(query, key, value):
+    if (
+        rows
+        and not dropout_p
+        and not isinstance(query, RowQuantizedTensor)
+        and quantised.takes(query, key, value)
+    ):
         if _fits(query, key, attn_mask, is_causal, enable_gqa):
             factor = query.shape[-1] ** -0.5 if scale is None else scale
             diagonal = 0 if is_causal else None

@@ -107,7 +107,11 @@ def test_few_queries_read_codes(call, name, dtype):
     found = F.scaled_dot_product_attention(q, k, v, **given)
     assert found.dtype is kind and type(found) is flambeau.Tensor
     close(found, attention(*numbers), FLOATS[dtype])
-    close(F.scaled_dot_product_attention(q, k, v, scale=0.3, **given), attention(*numbers, factor=0.3), FLOATS[dtype])
+    close(
+        F.scaled_dot_product_attention(q, k, v, scale=0.3, **given),
+        attention(*numbers, factor=0.3),
+        FLOATS[dtype],
+    )
     close(
         F.scaled_dot_product_attention(q, k, v, is_causal=True, **given), attention(*numbers, causal=True),
         FLOATS[dtype],
@@ -161,7 +165,9 @@ def test_what_codes_do_not_serve_is_computed_in_floats():
     floats = k.dequantize(), v.dequantize()
     many = made(generator, 1, 2, 50, 16)
     assert not quantised.takes(many, k, v)
-    assert flambeau.equal(F.scaled_dot_product_attention(many, k, v), F.scaled_dot_product_attention(many, *floats))
+    assert flambeau.equal(
+        F.scaled_dot_product_attention(many, k, v), F.scaled_dot_product_attention(many, *floats)
+    )
     few = many[:, :, :1]
     mixed = F.scaled_dot_product_attention(few, k, floats[1])
     assert flambeau.equal(mixed, F.scaled_dot_product_attention(few, *floats))
@@ -202,7 +208,9 @@ def test_rows_are_written_behind_those_that_are_there(name):
     assert len(storages) < len(pieces)
     for n, step in enumerate(steps, 1):
         whole = quantize_per_row(flambeau.cat(pieces[:n], -2), CODES[name])
-        assert flambeau.equal(step.codes.float(), whole.codes.float()) and flambeau.equal(step.scales, whole.scales)
+        assert flambeau.equal(step.codes.float(), whole.codes.float()) and flambeau.equal(
+            step.scales, whole.scales
+        )
     wanted = quantize_per_row(flambeau.cat([pieces[0], pieces[1], pieces[4]], -2), CODES[name])
     assert flambeau.equal(other.dequantize(), wanted.dequantize())
     recorded = flambeau.cat([steps[0], steps[0]], 2)  # with gradients on, nothing is written in place
@@ -276,7 +284,11 @@ def test_files_and_copies():
 @pytest.mark.parametrize(
     "given, error, text",
     [
-        ((flambeau.ones(2, 2, dtype=flambeau.float64),), TypeError, "expected a float32, bfloat16 or float16 tensor"),
+        (
+            (flambeau.ones(2, 2, dtype=flambeau.float64),),
+            TypeError,
+            "expected a float32, bfloat16 or float16 tensor",
+        ),
         (([1.0],), TypeError, "got list"),
         ((flambeau.ones(2), flambeau.uint8), TypeError, "expected int8, float8_e4m3fn or float8_e5m2"),
         ((flambeau.tensor(1.0),), ValueError, "one dimension at least"),

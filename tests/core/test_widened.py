@@ -48,7 +48,12 @@ def test_products(size, turned):
     assert found.dtype is flambeau.float16
     close(found, x @ y, terms, "float16")
     c = halves(generator, (m, n), "float16")
-    close(flambeau.addmm(c, a, b, alpha=0.5, beta=-2.0), 0.5 * x @ y - 2 * wide(c), terms + 2 * np.abs(wide(c)), "float16")
+    close(
+        flambeau.addmm(c, a, b, alpha=0.5, beta=-2.0),
+        0.5 * x @ y - 2 * wide(c),
+        terms + 2 * np.abs(wide(c)),
+        "float16",
+    )
     row = c[:1].clone().squeeze(0)
     close(flambeau.addmm(row, a, b), x @ y + wide(row), terms + np.abs(wide(row)), "float16")
     before = wide(c)
@@ -69,9 +74,13 @@ def test_stacks_and_views():
         m, k, n = shape
         found = flambeau.ones(m, k, dtype=flambeau.float16) @ flambeau.ones(k, n, dtype=flambeau.float16)
         assert found.shape == (m, n) and (found == 0).all()
-    skipped = halves(generator, (60, 1, 40, 2), "float16")[..., 0]  # rows of one dimension of size 1, with gaps
+    skipped = halves(generator, (60, 1, 40, 2), "float16")[
+        ..., 0
+    ]  # rows of one dimension of size 1, with gaps
     right = halves(generator, (40, 33), "float16")
-    close(skipped @ right, wide(skipped) @ wide(right), np.abs(wide(skipped)) @ np.abs(wide(right)), "float16")
+    close(
+        skipped @ right, wide(skipped) @ wide(right), np.abs(wide(skipped)) @ np.abs(wide(right)), "float16"
+    )
 
 
 def test_numbers_that_are_not_usual():

@@ -101,7 +101,9 @@ class _Layer(Writer):
             return [self.at(left, to_step), self.at(right, step)]
 
         whole = i64(0)
-        if self.source.dtype != self.dtype:  # where a processor reads halves under no mask, they are read one by one
+        if (
+            self.source.dtype != self.dtype
+        ):  # where a processor reads halves under no mask, they are read one by one
             there = self.f.op("i1", f"icmp sge {columns}, {self.tile.vectors * self.lanes}")
             whole = self.low.select(there, terms, i64(0))
             to, source = self.f.loop(i64(0), whole, i64(1), [to, source], partial(term, [None] * len(masks)))

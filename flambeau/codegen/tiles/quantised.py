@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from ..irtext import Module, Value, float_literal, i64
+from ..irtext import Function, Module, Value, float_literal, i64
 from ..lower import Lowering
 from .kernels import Elements, module_of, sources
 
@@ -34,6 +34,17 @@ NF4 = (
     -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
 )  # fmt: skip
+
+
+class Kernel(Protocol):
+    """A kernel over codes, that reads and writes elements of `dtype`."""
+
+    @property
+    def codes(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def lanes(self) -> int: ...
 
 
 class Product(NamedTuple):
@@ -82,7 +93,7 @@ def _vector(values: Sequence[float]) -> Value:
 class Codes(Elements):
     """What codes mean."""
 
-    def __init__(self, f, kernel: Product | Unpacked) -> None:
+    def __init__(self, f: Function, kernel: Kernel) -> None:
         super().__init__(f, "float32", kernel.lanes)
         self.codes, self.memory = kernel.codes, Elements(f, kernel.dtype, kernel.lanes)
         self.one = Lowering(f, None)
@@ -175,7 +186,11 @@ class Writer(Codes):
         begin, end = self.geometry(0), self.geometry(1)
         self.columns, self.terms, rows, self.group, self.step = (self.geometry(k) for k in range(2, 7))
         f.loop(
-            begin, end, i64(1), [], lambda which, _: self.block(f.mul(which, i64(COLUMNS)), self.columns, rows)
+            begin,
+            end,
+            i64(1),
+            [],
+            lambda which, _: self.block(f.mul(which, i64(COLUMNS)), self.columns, rows),
         )
 
     def block(self, first: Value, end: Value, rows: Value) -> list[Value]:

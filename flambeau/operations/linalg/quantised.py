@@ -265,9 +265,9 @@ def weight_only_linear(
 ) -> TensorBase:
     """`input` (…, k) by the transposed weight that `codes` and `scales` mean: (…, n).
 
-    Codes are (n, k) of int8, float8_e5m2 or float8_e4m3fn without NaN, with scales (n,); packed ones (n, k / 2) of "int4" with pairs of scale and
-    zero (k / group, n, 2), or of "nf4", which are places in `tiles.NF4`, with scales (k / group, n).  RuntimeError for other shapes
-    and dtypes.
+    Codes are (n, k) of int8, float8_e5m2 or float8_e4m3fn without NaN, with scales (n,); packed ones (n, k / 2) of "int4" with pairs
+    of scale and zero (k / group, n, 2), or of "nf4", which are places in `tiles.NF4`, with scales (k / group, n).  RuntimeError for
+    other shapes and dtypes.
     """
     result = (
         few_rows(input.dtype.name, kind, 0 if kind in WHOLE else group)[0](input, codes, scales)

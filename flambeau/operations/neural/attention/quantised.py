@@ -80,7 +80,13 @@ def row_quantized_attention(
     numbers = (keys, width, rows, own, *key.stride()[:2], *key_scales.stride()[:2])
     tasks = batch * own * -(-keys // tiles.KEYS)
     times = NANOSECONDS_A_BYTE * (rows + 1) / 2
-    run(_kernel(tiles.Scores, key.dtype.name), (found, wide, key, key_scales), numbers, tasks, times * tiles.KEYS * width)
+    run(
+        _kernel(tiles.Scores, key.dtype.name),
+        (found, wide, key, key_scales),
+        numbers,
+        tasks,
+        times * tiles.KEYS * width,
+    )
     weights = all_scores.weights_of(found.view(batch, heads, length, keys), mask, diagonal)
     weights = (weights.reshape(batch, own, rows, keys) * value_scales.unsqueeze(2)).contiguous()
     runs = -(-keys // tiles.RUN)
