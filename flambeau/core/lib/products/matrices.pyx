@@ -12,7 +12,7 @@ from .blas cimport (
 from .halves cimport Halves, by_unit, multiply_halves, prepare, ready
 from .integer_products cimport Integers, multiply_integers
 from .panels cimport DOTTED, FEW_ROWS, Panels, Products, Tiles, clear, multiply_products, prepare as prepare_panels, tiles_of
-from .widened cimport Widened, multiply_widened, prepare_widened
+from .widened cimport Ways, Widened, multiply_t, prepare_t
 from ...base.dtypes cimport BF16, C64, C128, F16, F32, F64, ITEMSIZE
 from ...base.callbacks import callbacks
 
@@ -242,6 +242,19 @@ cdef inline bint dotted(const Product* p) noexcept nogil:
     return p.a_col == 1 and p.b_row == 1 and p.b_col > 0 and p.m <= DOTTED and p.n > 1
 
 
+cdef prepare_t prepare_widened = NULL
+cdef multiply_t multiply_widened = NULL
+
+
+cdef const Ways* ways_of(int code, int64_t m, int64_t n, int64_t k) except NULL:
+    global prepare_widened, multiply_widened
+    if prepare_widened == NULL:
+        prepare, multiply = callbacks["products.widened"]()
+        multiply_widened = <multiply_t><uintptr_t>multiply
+        prepare_widened = <prepare_t><uintptr_t>prepare
+    return prepare_widened(code, m, n, k)
+
+
 cdef int64_t WORTH_COPIES = 128    # rows from which copies in float32 cost less than BLAS saves
 
 cdef inline bint blas_wins(const Product* p) noexcept nogil:
@@ -399,7 +412,7 @@ cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, co
         if dots:
             if not ordered(p) or blas_wins(p):
                 return ELSEWHERE
-            p.ways = prepare_widened(code, p.m, p.n, p.k)
+            p.ways = ways_of(code, p.m, p.n, p.k)
         if not half and not (readable(p.m, p.k, p.a_row, p.a_col) and readable(p.k, p.n, p.b_row, p.b_col)):
             return (0 if a.contiguous else COPY_LEFT) | (0 if usable(b) else COPY_RIGHT)
         p.starts = addend != NULL

@@ -21,6 +21,7 @@ cdef struct Ways:             # what is compiled for a dtype, and the sizes of a
     int64_t rows, columns
 
 # Compile what products of these sizes need; one of each operand's strides is 1, but of a dimension of size 1.
-cdef const Ways* prepare_widened(int code, int64_t m, int64_t n, int64_t k) except NULL
+ctypedef const Ways* (*prepare_t)(int code, int64_t m, int64_t n, int64_t k) except NULL
 # OK, or INTERRUPTED with the exception set.
-cdef int multiply_widened(Widened* w) noexcept nogil
+ctypedef int (*multiply_t)(Widened* w) noexcept nogil
+# Where these two stand, `callbacks["products.widened"]()` says: the module is imported when halves are first multiplied so.

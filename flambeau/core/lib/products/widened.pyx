@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memset
 from .blas cimport INTERRUPTED, OK
 from .panels cimport Panels, add_operand, clear, lay_right, layers_of_halves, multiply_rows, panels_of, ready, tiles_of
-from ...base.callbacks import callbacks
+from ...base.callbacks import callbacks, set_callback
 from ...base.dtypes cimport BF16, F32
 from ...base.parallel cimport try_interruptible
 
@@ -134,3 +134,11 @@ cdef int multiply_widened(Widened* w) noexcept nogil:
             w.b_row = 1
     return INTERRUPTED if try_interruptible(some_blocks, w, w.batch * bands * strips, 1 + <int64_t>((1 << 18) / (each + 1500)),
                                             each / 64) else OK
+
+
+def _addresses() -> tuple:
+    """Where `prepare_t` and `multiply_t` stand."""
+    return <uintptr_t><void*>prepare_widened, <uintptr_t><void*>multiply_widened
+
+
+set_callback("products.widened", _addresses)
