@@ -249,9 +249,9 @@ cdef multiply_t multiply_widened = NULL
 cdef const Ways* ways_of(int code, int64_t m, int64_t n, int64_t k) except NULL:
     global prepare_widened, multiply_widened
     if prepare_widened == NULL:
-        prepare, multiply = callbacks["products.widened"]()
-        multiply_widened = <multiply_t><uintptr_t>multiply
-        prepare_widened = <prepare_t><uintptr_t>prepare
+        addresses = callbacks["products.widened"]()
+        multiply_widened = <multiply_t><uintptr_t>addresses[1]
+        prepare_widened = <prepare_t><uintptr_t>addresses[0]
     return prepare_widened(code, m, n, k)
 
 
