@@ -102,11 +102,12 @@ NETWORKS = {
     ),
     "dropout": (lambda: nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 8)), (4, 8)),
 }
+# Some gradients of a transformer (keys' bias), and of a convolution before a norm, are rounding errors, which Adam would divide by their size.
 OPTIMISERS = {
     "mlp": lambda p: torch.optim.AdamW(p, lr=0.01),
-    "transformer": lambda p: torch.optim.Adam(p, lr=0.01, capturable=True),
+    "transformer": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
     "convolutions": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
-    "dropout": lambda p: torch.optim.RMSprop(p, lr=0.01),
+    "dropout": lambda p: torch.optim.Adam(p, lr=0.01, capturable=True),
 }
 
 
