@@ -490,8 +490,8 @@ def compile(
     - "use_fast_math" (False): formulas that hold for numbers but change bits, such as x / c = x · (1 / c) and exp(log x) = x.
     - "epilogue_fusion" (True): products end in the elementwise operations that alone read them.
     - "joint_graph_constant_folding" (True): what follows from literals alone is computed once.
-    - "triton.cudagraphs" (False): on a CUDA device a run that needs no gradients is captured, and replayed as one launch. Calls that the host
-      waits for, and tensors on the CPU, leave it step by step; `FLAMBEAU_LOG=graph` tells why.
+    - "triton.cudagraphs" (False): on a CUDA device a run that needs no gradients is captured, and replayed as one launch. Calls that
+      the host waits for, and tensors on the CPU, leave it step by step; `FLAMBEAU_LOG=graph` tells why.
 
     Others that PyTorch documents are known, and change nothing (`graph/options.py` says why). A function that is a backend is given
     `options` as they are.

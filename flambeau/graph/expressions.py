@@ -146,7 +146,7 @@ def by_value(roots: Sequence[Expr], leaves: Leaves) -> list[Expr]:
             scalar = ex.cast(ex.param(e.value, WIDE[e.dtype]), e.dtype)
             # not fixed, as what an eager call reads from memory is not (`extremes_of`)
             replace[e] = ex.make("bitcast", (scalar,), e.dtype) if ex.is_float(e.dtype) else scalar
-    return ex.substitute(roots, replace)
+    return ex.substitute(list(roots), replace)
 
 
 def pointwise_of(call: Call) -> PointwiseOp | None:

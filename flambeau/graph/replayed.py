@@ -1,8 +1,8 @@
 """Plans whose work on a CUDA device is captured in a graph of the driver, and launched again as one (`mode="reduce-overhead"`).
 
-The first call runs the plan, which loads its kernels.  The second is captured: inputs that lie where they did before (parameters, state) are
-read and written there, others are copied into memory of the graph's first.  Results lie in memory of the graph's, too.  What a program still
-holds of them when the next call comes is moved to other memory before it is written over.
+The first call runs the plan, which loads its kernels.  The second is captured: inputs that lie where they did before (parameters,
+state) are read and written there, others are copied into memory of the graph's first.  Results lie in memory of the graph's, too.
+What a program still holds of them when the next call comes is moved to other memory before it is written over.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.base.callbacks import callbacks, callbacks_in
+from ..core.base.device import find_device
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty_strided
-from ..core.base.device import find_device
-from ..cuda import device as on_device
-from ..cuda.graphs import CUDAGraph, graph
 from .logs import log
 from .program import Program
 from .runner import Runner, is_exposed, is_held, moved_out, note_writes, results_of
+
+callbacks_in(f"{__name__.partition('.')[0]}.cuda.graphs", "device.captured")
 
 CAPTURES = 4  # of one plan, after which it runs step by step
 
@@ -133,13 +134,11 @@ class _Captured:
         self.copies = [(k, given[k]) for k in moving]
         self.places = [(k, inputs[k]._address()) for k in read if k not in moving]
         self.written = written
-        self.graph = CUDAGraph()
         place = inputs[read[0]].device
         on: Any = find_device(place.type, place.index)
         self.stream = on.current_stream()
-        with on_device(place), graph(self.graph):
-            self.made = list(plan(*given))
-        self.nodes = self.graph._ready("nodes").nodes
+        self.graph, self.nodes, made = callbacks["device.captured"](place, lambda: plan(*given))
+        self.made = list(made)
 
     def fits(self, inputs: Sequence[TensorBase]) -> bool:
         """Whether those that are read where they were captured lie there."""

@@ -102,7 +102,7 @@ NETWORKS = {
     ),
     "dropout": (lambda: nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 8)), (4, 8)),
 }
-# Some gradients of a transformer (keys' bias), and of a convolution before a norm, are rounding errors, which Adam would divide by their size.
+# Adam would divide gradients that are rounding errors by their size: those of keys' bias, and of a bias before a norm.
 OPTIMISERS = {
     "mlp": lambda p: torch.optim.AdamW(p, lr=0.01),
     "transformer": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),

@@ -1,7 +1,8 @@
 """Random programs: views, broadcasts, fills, copies, writes (also through views, and to arguments), reductions, dtypes, products; planned
 and called, on other numbers than recorded.
 
-With `--device` tensors are on an accelerator.  With `--bits` plans are fused with `eager_numerics`, over larger shapes too, and have to give the bits of eager calls.
+With `--device` tensors are on an accelerator.  With `--bits` plans are fused with `eager_numerics`, over larger shapes too, and have to
+give the bits of eager calls.
 
 python random_programs.py [--programs N] [--seed N] [--unfused | --bits | --lazy] [--device opencl]
 """
