@@ -212,6 +212,15 @@ def test_autocast_on_the_device():
     assert [e.hits for e in compiled.entries] == [1, 0, 0]
 
 
+def test_the_default_device_is_part_of_a_capture():
+    compiled = torch.compile(lambda n: torch.arange(n) * 2 + torch.ones(()))
+    for where in ("cpu", DEVICE, "cpu", DEVICE):
+        with torch.device(where):
+            found = compiled(5)
+        assert found.device == torch.device(where) and found.tolist() == [1, 3, 5, 7, 9]
+    assert [e.hits for e in compiled.entries] == [1, 1]
+
+
 def test_more_operands_than_a_launch_takes():
     def function(*tensors):
         result = tensors[0]
