@@ -179,6 +179,8 @@ class Backend:
                 raise Unplanned(
                     "it leaves a tensor in an object that was there before, and a result is computed of that"
                 )
+        if self.own.cudagraphs:
+            log.info("not replayed as a graph of the device: forward and backward are two plans")
         result = region_of(capture.recording, inputs, made, capture.numbers, self.own)
         if isinstance(result, Refusal):
             raise Unplanned(str(result))

@@ -12,9 +12,11 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.profiler import profile
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "graph")]
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS / "devices"), str(TESTS / "graph"), str(TESTS / "operations")]
 
 import random_programs  # noqa: E402
+import samples  # noqa: E402
 from accelerator import DEVICE, driver  # noqa: E402
 
 
@@ -266,6 +268,49 @@ def test_a_tensor_of_another_device_is_refused():
     compiled(there(3))
     with pytest.raises(TypeError, match=f"a {DEVICE} tensor of .* got .* on cpu"):
         planned(compiled)(torch.ones(3))
+
+
+def test_a_library_takes_no_tensors_of_devices(tmp_path):
+    with pytest.raises(RuntimeError, match=f"has a tensor on {DEVICE}"):
+        torch.compiler.export_library(
+            lambda x: x + torch.ones(2, device=DEVICE).cpu(), (torch.ones(2),), tmp_path / "made.so"
+        )
+
+
+def tensors_to(operands):
+    return {name: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for name, x in operands.items()}
+
+
+@pytest.mark.filterwarnings("ignore:.*the CPU computes it")
+@pytest.mark.parametrize("entry,text", samples.ALL[5::25], ids=lambda x: x if isinstance(x, str) else x.name)
+def test_operations_of_the_registry(entry, text):
+    """Results and gradients of a call inside of a compiled function."""
+    operands = samples.Operands()
+    samples.result(entry, text, operands)
+    given = tensors_to(operands)
+    names = [n for n, x in given.items() if isinstance(x, torch.Tensor)]
+    rest = {n: x for n, x in given.items() if n not in names} | {"function": entry.function}
+    scope: dict = dict(rest)
+    exec(f"def call({', '.join(names)}): return function({text})", scope)
+    compiled = torch.compile(scope["call"])
+
+    def run(function):
+        torch.manual_seed(0)
+        tensors = [given[n].detach().clone().requires_grad_(given[n].is_floating_point()) for n in names]
+        made = samples.tensors_in(function(*tensors))
+        on_tape = [t for t in made if t.requires_grad]
+        wanted = [t for t in tensors if t.requires_grad]
+        grads = (
+            torch.autograd.grad(on_tape, wanted, [torch.ones_like(t) for t in on_tape], allow_unused=True)
+            if on_tape
+            else ()
+        )
+        return [t.detach().cpu() for t in (*made, *grads) if t is not None]
+
+    expected = run(scope["call"])
+    for _ in range(2):
+        for a, b in zip(run(compiled), expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 @pytest.mark.parametrize("first", range(0, 24, 12))
