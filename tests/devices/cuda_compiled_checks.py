@@ -152,6 +152,20 @@ def test_what_is_no_graph_runs_step_by_step(why):
     assert why in replayed(compiled).why
 
 
+def test_two_devices_in_one_function():
+    function = lambda x, y: ((x * 2).exp() + 1, (y.tanh() * 3).sum(0), (x + 1).to(y.device) * y)
+    compiled = torch.compile(function)
+    for k in range(3):
+        x, y = there(6, seed=k), there(6, seed=k + 5).to("cuda:1")
+        for a, b in zip(compiled(x, y), function(x, y), strict=True):
+            assert a.device == b.device and torch.equal(a.cpu(), b.cpu())
+    (entry,) = compiled.entries
+    devices = [str(v.device.place) for step in entry.launch.report.steps for v in step.calls[0].results]
+    assert entry.why is None and {"cuda:0", "cuda:1"} == set(devices)
+    with pytest.raises(RuntimeError, match="two devices, cuda:0 and cuda:1"):
+        torch.compile(lambda x, y: x + y)(x, y)
+
+
 def test_inside_of_a_capture_of_the_programs_own():
     compiled, x = torch.compile(lambda x: x.exp() * 2, mode="reduce-overhead"), there(4)
     for _ in range(3):

@@ -113,6 +113,12 @@ def test_numbers_of_the_host_are_passed_by_value():
     assert len(compiled.entries) == 1 and steps(compiled)[-1].startswith("kernel")
 
 
+def test_a_half_of_the_host_is_left_to_the_call():
+    half = torch.tensor(1.5, dtype=torch.float16)
+    compiled = check(lambda x, h: (x * h).exp() + h.double(), there(5), half)
+    assert "call: mul" in steps(compiled)
+
+
 def test_numbers_that_vary():
     compiled = torch.compile(lambda x, k: (x * k + 1).exp())
     x = there(6)
