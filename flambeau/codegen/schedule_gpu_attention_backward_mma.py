@@ -221,7 +221,6 @@ class _Writer(Halves):
     # --- some rows of the other side ---
     def some(self, first: Value, sums: list[Value], own: list[list[Value]]) -> list[Value]:
         """The sums with those of OTHER rows more; `own`: the logarithms and deltas of the thread's own queries."""
-        kernel = self.kernel
         self.copy_side(self.other, first)
         if not self.by_queries:
             self.copy_numbers(first)
