@@ -37,7 +37,10 @@ WARPS = 4
 OWN = WARPS * HIGH  # rows of a block
 OTHER = 32  # rows of the other side at a time
 LOG2_E = math.log2(math.e)
-OPERANDS = {"queries": ("qg", "kv"), "keys": ("kv", "qg")}  # of the block's own side and of the other: of scores, of dP
+OPERANDS = {
+    "queries": ("qg", "kv"),
+    "keys": ("kv", "qg"),
+}  # of the block's own side and of the other: of scores, of dP
 
 
 class _Fields(NamedTuple):
@@ -259,7 +262,9 @@ class _Writer(Halves):
         changes: list[list[Value]] = [[], []]
         rows = [f.add(self.row0, self.row_of(r)) for r in range(2)]
         column = f.add(first, self.column)
-        seen = [self.seen(row, column, OTHER) if self.by_queries else self.unseen(row, column) for row in rows]
+        seen = [
+            self.seen(row, column, OTHER) if self.by_queries else self.unseen(row, column) for row in rows
+        ]
         for j in range(OTHER // WIDE):
             numbers = [] if self.by_queries else self.numbers_of(j)
             for r in range(2):

@@ -107,7 +107,9 @@ class Halves(Fragments, Scores):
         return first
 
     # --- copies ---
-    def operand_at(self, name: str, head: Value, first: Value, side: int, segments: int, place: int) -> Operand:
+    def operand_at(
+        self, name: str, head: Value, first: Value, side: int, segments: int, place: int
+    ) -> Operand:
         """`side` rows from `first` on, of so many segments, which go to that place in shared memory."""
         given = self.given
         start = self.corner(name, self.batch, head)

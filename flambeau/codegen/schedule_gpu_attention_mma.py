@@ -197,9 +197,7 @@ class Writer(Halves):
             whole = self.least(self.last(self.row0), f.binary("sub", given["keys"], i64(self.keys)))
             whole = self.low.select(self.test("sgt", whole, i64(0)), whole, i64(0))
             turns = self.low.select(self.both(*smooth), f.binary("and", whole, i64(-self.keys)), i64(0))
-            begin = [
-                self.sources(o._replace(first=i64(n)))[0] for o, n in zip((keys, values), self.ahead)
-            ]
+            begin = [self.sources(o._replace(first=i64(n)))[0] for o, n in zip((keys, values), self.ahead)]
 
             def sure(first: Value, carried: list[Value]) -> list[Value]:
                 """These keys are whole and seen by all queries, and the next ones are whole."""

@@ -93,7 +93,9 @@ class Library:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._loaded = cuda_driver.load_typed(path, _SIGNATURES, f"NCCL {_dotted(OLDEST)} or later", NCCLError)
+        self._loaded = cuda_driver.load_typed(
+            path, _SIGNATURES, f"NCCL {_dotted(OLDEST)} or later", NCCLError
+        )
         self._loaded.ncclGetErrorString.restype = c_char_p
         number = c_int()
         self._check("ncclGetVersion", self._loaded.ncclGetVersion(byref(number)))

@@ -288,7 +288,9 @@ def test_the_processor_chooses():
                 by_cores = dtype in SHORT and processor not in ("sm_70", "sm_75") and width <= 128
                 assert isinstance(kernel, mma.TensorCoreAttention) is by_cores
                 if by_cores and processor == "sm_90a":
-                    assert kernel.instruction == "wgmma" and kernel.columns == 64 and kernel.shared <= 227 << 10
+                    assert (
+                        kernel.instruction == "wgmma" and kernel.columns == 64 and kernel.shared <= 227 << 10
+                    )
                 elif by_cores:
                     assert kernel.instruction == "mma"
                     assert kernel.high == (2 if width <= 64 else 1) and kernel.shared <= 99 << 10

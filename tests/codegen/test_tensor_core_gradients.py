@@ -113,7 +113,7 @@ def check(processor, dtype, side, sizes, widths, reach=None, text=None, seed=0, 
 
 CASES = {
     "whole": ("sm_80", "bfloat16", (1, 1, 1, 64, 64), (64, 64), {}),
-    "uneven": ("sm_86", "bfloat16", (2, 2, 2, 19, 71), (40, 24), {}),
+    "uneven": ("sm_86", "bfloat16", (1, 2, 2, 19, 71), (40, 24), {}),
     "causal": ("sm_80", "float16", (1, 1, 1, 90, 90), (64, 32), {"reach": 0}),
     "more keys": ("sm_90a", "float16", (1, 1, 2, 37, 70), (80, 128), {"reach": 33}),
     "queries that see nothing": ("sm_89", "float16", (1, 1, 1, 40, 36), (16, 32), {"reach": -5}),

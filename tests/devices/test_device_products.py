@@ -134,7 +134,7 @@ def test_narrow_rectangles_have_fewer_sums():
     kernel = Product("float32", False, False, False, vector=16)
     text = str(kernel.module("spirv"))
     rows, most = schedule_gpu_vectors.ROWS, schedule_gpu_vectors.VECTORS
-    assert len(re.findall(r"call <16 x float> @llvm\.fma\.v16f32", text)) == rows * most * (most + 1) // 2 
+    assert len(re.findall(r"call <16 x float> @llvm\.fma\.v16f32", text)) == rows * most * (most + 1) // 2
     size = schedule_gpu_vectors.shape_for(kernel)
     for side in (rows, size.lanes):  # rows and columns that are multiplied together
         assert re.search(rf"and i64 %v\d+, {side - 1}\n\s+(?:.*\n)*?.*icmp ne i64 %v\d+, 0", text)
