@@ -18,7 +18,7 @@ queries are copied to shared memory with their rows, those of a block's own quer
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .irtext import Module, Value, i64
@@ -236,7 +236,7 @@ class _Writer(Halves):
             part = sums[at : at + 4 * count]
             at += 4 * count
             result += self.tiles_times(
-                lambda step, rows=rows: [self.fragment(rows, 0, step)],
+                self.in_registers(rows),
                 OTHER // DEEP,
                 self.turned[name],
                 OTHER,
@@ -245,6 +245,10 @@ class _Writer(Halves):
             )
         self.threads.barrier()  # all have read what the next ones replace
         return result
+
+    def in_registers(self, rows: list[list[Value]]) -> Callable[[int], list[list[Value]]]:
+        """The left operands of 16 terms of what the thread has of its two rows."""
+        return lambda step: [self.fragment(rows, 0, step)]
 
     def scores(self, n: int) -> list[Value]:
         """The product of the two sides' operands number `n`, four sums of each tile of 8 columns."""

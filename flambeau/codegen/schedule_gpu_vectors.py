@@ -8,6 +8,7 @@ registers while the terms are walked.  Each sum takes its terms in the order of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .irtext import Value, i64
@@ -68,12 +69,8 @@ class Vectors(Tile):
             else:
                 self.copy_right(first, terms, columns)
             for count in range(1, VECTORS + 1):  # a narrow rectangle has fewer sums
-                f.when(
-                    f.op("i1", f"icmp eq {vectors}, {count}"),
-                    lambda count=count: f.loop(
-                        i64(0), rows, i64(ROWS), [], lambda row, _: self.some_rows(row, terms, count)
-                    ),
-                )
+                some = partial(self.all_rows, rows, terms, count)
+                f.when(f.op("i1", f"icmp eq {vectors}, {count}"), some)
             return []
 
         f.loop(i64(0), given["k"], i64(shape.terms), [], stage)
@@ -272,6 +269,11 @@ class Vectors(Tile):
         return self.divided(self.f.add(distance, self.f.add(self.given[f"scale{d}"], i64(-1))), f"scale{d}")
 
     # --- sums ---
+    def all_rows(self, rows: Value, terms: Value, vectors: int) -> list[Value]:
+        """`some_rows` of all rows."""
+        one = lambda row, _: self.some_rows(row, terms, vectors)
+        return self.f.loop(i64(0), rows, i64(ROWS), [], one)
+
     def some_rows(self, row: Value, terms: Value, vectors: int) -> list[Value]:
         """The terms in shared memory are added to the sums of ROWS rows and the first columns, so many vectors of them."""
         f, shape = self.f, self.shape
