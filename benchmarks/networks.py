@@ -3,6 +3,7 @@
     python benchmarks/networks.py                            # all, 1 thread, as a Markdown table
     python benchmarks/networks.py --threads 2 --cases 'resnet|train' --rounds 5
     python benchmarks/networks.py --autocast bfloat16        # forward and loss of all sides under autocast
+    python benchmarks/networks.py --capability avx2          # all sides held to AVX2, on whatever x86 processor
     python benchmarks/networks.py --sides flambeau:compiled,flambeau,torch,torch:compiled      # each run as one compiled function
     python benchmarks/networks.py --profile resnet50.train.16    # where flambeau's time goes
 
@@ -28,6 +29,7 @@ from collections.abc import Callable
 
 import numpy as np
 from architectures import initialise, networks
+from versus import HELD
 
 IMAGES = ("resnet18", "resnet50", "mobilenetv3", "convnext", "vit_tiny")
 WORDS = {"gpt2": 50257, "bert": 30522, "lstm": 10000, "llama": 8000}
@@ -126,9 +128,10 @@ def serve(side: str, threads: int, clock: Callable[[], float], lower: str) -> No
 
 
 class Side:
-    def __init__(self, library: str, threads: int, cpu: bool, lower: str):
+    def __init__(self, library: str, threads: int, cpu: bool, lower: str, held: bool):
         count = str(threads)
         env = dict(os.environ, OMP_NUM_THREADS=count, MKL_NUM_THREADS=count, OPENBLAS_NUM_THREADS=count)
+        env |= HELD if held else {}
         command = [
             sys.executable,
             __file__,
@@ -152,9 +155,16 @@ class Side:
 
 
 def table(
-    cases: list[str], names: list[str], threads: int, rounds: int, seconds: float, cpu: bool, lower: str
+    cases: list[str],
+    names: list[str],
+    threads: int,
+    rounds: int,
+    seconds: float,
+    cpu: bool,
+    lower: str,
+    held: bool,
 ) -> None:
-    sides = [Side(name, threads, cpu, lower) for name in names]
+    sides = [Side(name, threads, cpu, lower, held) for name in names]
     near = 5e-2 if lower else 1e-2
     titles = [f"{name.replace('torch', 'PyTorch').replace(':', ', ')}, ms" for name in names]
     titles += ["ratio"] if len(names) == 2 else [f"/ {title[:-4]}" for title in titles[1:]]
@@ -209,6 +219,9 @@ def main() -> None:
     parser.add_argument(
         "--autocast", choices=("bfloat16", "float16"), default="", help="the lower dtype of all sides"
     )
+    parser.add_argument(
+        "--capability", choices=("avx2",), default="", help="instructions that all sides are held to"
+    )
     parser.add_argument("--profile", metavar="CASE", help="show where the time of one case goes")
     parser.add_argument("--library", default="flambeau", help="whose time --profile shows")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -219,7 +232,9 @@ def main() -> None:
         profile(o.profile, o.library, o.threads, o.autocast)
     else:
         cases = [c for c in CASES if re.search(o.cases, c)]
-        table(cases, o.sides.split(","), o.threads, o.rounds, o.seconds, o.cpu, o.autocast)
+        table(
+            cases, o.sides.split(","), o.threads, o.rounds, o.seconds, o.cpu, o.autocast, bool(o.capability)
+        )
 
 
 if __name__ == "__main__":

@@ -184,19 +184,19 @@ def log_tail(f: Expr, addend) -> Expr:
     return fma(square, -0.5, fma(s, fma(square, 0.5, z * poly(z, "log_ratio")), addend))
 
 
-def log_limits(x: Expr, regular: Expr, y: Expr) -> Expr:
-    """`regular`, a logarithm of positive normal numbers, put right for all others, y being that of subnormal ones."""
-    limits = where(x < INF, where(x == 0.0, -INF, where(x < 0.0, NAN, y)), x)
-    return rarely(irregular(x), limits, regular)
+def log_limits(x: Expr, regular: Expr, positive: Expr) -> Expr:
+    """`regular`, a logarithm of positive normal numbers, put right for others; `positive` is that of subnormal ones and infinity."""
+    return rarely(irregular(x), where(x > 0.0, positive, where(x == 0.0, like(x, -INF), NAN)), regular)
 
 
 def log_of(x: Expr, logarithm: Callable[[Expr], Expr]) -> Expr:
     """A logarithm of x, given as a function of the bits of a positive normal number.
 
-    It is computed anew behind the branch for others, of which there are few: values that come together again after a branch
+    It is computed anew behind a branch for subnormal ones, of which there are few: values that come together again after a branch
     hold registers all the while.
     """
-    return log_limits(x, logarithm(bits(x)), logarithm(bits_of_any(x)))
+    subnormal = (x > 0.0) & (x < LAYOUT[x.dtype].tiny)
+    return log_limits(x, logarithm(bits(x)), rarely(subnormal, logarithm(bits_of_any(x)), x))
 
 
 def regular_log(x: Expr, pattern: Expr | None = None) -> Expr:
@@ -224,7 +224,7 @@ def log1p(x: Expr) -> Expr:
     f = fma(c, shrink, m - 1.0)
     high, low = parts("ln2", x.dtype, 2)
     y = fma(n, high, f + log_tail(f, n * low))
-    return copysign(log_limits(u, y, y), x)
+    return copysign(log_limits(u, y, u), x)
 
 
 def _log_base(x: Expr, of_2: tuple[float, ...], of_e: tuple[float, ...]) -> Expr:
