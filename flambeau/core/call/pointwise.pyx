@@ -513,7 +513,6 @@ cdef object run_into(PointwiseOp op, Operand* operands, double* params, PyObject
     cdef TensorBase out, t
     cdef int64_t sizes[MAX_DIMS]
     cdef int rank = 0, k, j, code, n = op.operands, m = op.outputs
-    cdef bint differentiable = op.differentiable
     if op.casts:
         rank = (<TensorBase>given[0]).rank
         memcpy(sizes, (<TensorBase>given[0]).sizes, rank * sizeof(int64_t))
@@ -531,7 +530,8 @@ cdef object run_into(PointwiseOp op, Operand* operands, double* params, PyObject
     cdef Operand apart[MAX_OPERANDS]
     cdef Operand* read = operands
     cdef list held
-    if is_tracked and where == OVER and differentiable and m == 1:
+    # What has no derivative, as a comparison, still ends the history of what it overwrites: its gradient is 0.
+    if is_tracked and where == OVER and m == 1:
         original = tape_writer.overwritten(op, operands, <TensorBase>given[0])
     for k in range(m):
         if shares(<TensorBase>given[k], operands, n):
@@ -545,7 +545,7 @@ cdef object run_into(PointwiseOp op, Operand* operands, double* params, PyObject
         run_general(op, read, params, common, given)
     for k in range(m):
         bump_version(<TensorBase>given[k])
-    if is_tracked and where == OVER and differentiable and m == 1:
+    if is_tracked and where == OVER and m == 1:
         tape_writer.record(op, operands, params, <object>given[0], common, <TensorBase>given[0], original)
     return <object>given[0] if m == 1 else tuple([<object>given[k] for k in range(m)])
 
