@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from ....codegen.tiles import register
 from ....core.base import prepacked
 from ....core.base.dtypes import by_name
+from ....core.base.tensor import TensorBase
 from ....core.make.create import zeros
 from . import depthwise
 from . import direct as convolution_direct
@@ -48,6 +49,8 @@ SHORTEST_SUM = {1: 48, 2: 16}
 FEWEST_IN_PLANES = 8, 24  # filters, channels
 # Up to which a grid costs more to lay out than the rest; a quarter of them where sums are short.
 FEW_PRODUCTS = 1 << 20
+# Bytes of images in float32, read and made, that are computed together for halves: a last cache, and enough for many threads.
+CACHED = 1 << 24
 allowed = {"winograd": True}  # flambeau.backends.cpu.allow_winograd
 # Flops that other work of F(m × m, 3 × 3) costs in the time of: for each element transformed, for each of the filters' values
 # while they fit the cache, and beyond; and for a call.
@@ -337,3 +340,33 @@ def _terms(bias, dtype: str, filters: int):
 @functools.lru_cache(maxsize=64)
 def _zeros(dtype: str, count: int):
     return zeros(count, dtype=by_name[dtype], device="cpu")
+
+
+# --- halves ------------------------------
+def _wide(x: TensorBase | None) -> TensorBase | None:
+    return None if x is None else x.to(by_name["float32"])
+
+
+def in_float32(
+    input: TensorBase,
+    weight: TensorBase,
+    bias: TensorBase | None,
+    geometry: Geometry,
+    out: tuple[int, ...],
+    adjoint: bool,
+) -> TensorBase:
+    """A convolution of halves, some images at a time, whose copies in float32 the cache holds; the weight's copy is made once and kept,
+    with the layouts that are made of it.
+    """
+    compute = transposed if adjoint else forward
+    images, filters = input.shape[0], weight.shape[1] * geometry.groups if adjoint else weight.shape[0]
+    wide = prepacked.prepack(weight, "float32", _wide) if input.is_cpu else None
+    given = _wide(weight) if wide is None else wide, _wide(bias), geometry, out
+    count = max(CACHED // (4 * (input.numel() // images + filters * math.prod(out))), 1)
+    if count >= images or not input.is_cpu:
+        return compute(_wide(input), *given).to(input.dtype)
+    result = empty_result(input, filters, out, input.ndim != 4)
+    for first in range(0, images, count):
+        part = input.narrow(0, first, min(count, images - first))
+        result.narrow(0, first, part.shape[0]).copy_(compute(_wide(part), *given))
+    return result
