@@ -13,6 +13,8 @@ from ..operations.pointwise import elementary as functions
 from ..operations.rows import moments, norms, softmax
 
 _methods = published("Tensor.")
+# As users call them: graphs hold these, not the operations behind them.
+_floor_divide, _remainder, _pow = (REGISTRY[name] for name in ("floor_divide", "remainder", "pow"))
 # Operations behind a Python function: what users call it.
 for _op, _name in {
     a.true_divide: "div",
@@ -47,21 +49,22 @@ def _operator(op: Any, name: str | None = None) -> None:
     set_operator(name or op.__name__, op)
 
 
-for _op in (a.add, a.sub, a.rsub, a.mul, a.pow, a.lt, a.le, a.gt, a.ge, a.eq, a.ne, a.neg, a.absolute):
+for _op in (a.add, a.sub, a.rsub, a.mul, a.lt, a.le, a.gt, a.ge, a.eq, a.ne, a.neg, a.absolute):
     _operator(_op)
 for _name, _op in {
     "div": a.true_divide,
-    "floordiv": a.floor_divide,
-    "mod": a.remainder,
+    "floordiv": _floor_divide.function,
+    "mod": _remainder.function,
+    "pow": _pow.function,
     "and": a.bitwise_and,
     "or": a.bitwise_or,
     "xor": a.bitwise_xor,
     "lshift": a.bitwise_left_shift,
     "rshift": a.bitwise_right_shift,
     "invert": a.bitwise_not,
-    "ifloordiv": a.floor_divide_,
-    "imod": a.remainder_,
-    "ipow": a.pow_,
+    "ifloordiv": _floor_divide.in_place,
+    "imod": _remainder.in_place,
+    "ipow": _pow.in_place,
     "idiv": a.DIVIDE_IN_PLACE,
 }.items():
     _operator(_op, _name)
@@ -83,13 +86,13 @@ def _reversed_divide(self, other):
 
 
 def _reversed_power(self, other):
-    return a.power(other, self)
+    return _pow.function(other, self)
 
 
 set_operator("rdiv", _reversed_divide)
 set_operator("rpow", _reversed_power)
-set_operator("rfloordiv", lambda self, other: a.floor_divide(other, self))
-set_operator("rmod", lambda self, other: a.remainder(other, self))
+set_operator("rfloordiv", lambda self, other: _floor_divide.function(other, self))
+set_operator("rmod", lambda self, other: _remainder.function(other, self))
 set_operator("rlshift", lambda self, other: a.bitwise_left_shift(other, self))
 set_operator("rrshift", lambda self, other: a.bitwise_right_shift(other, self))
 if "matmul" in REGISTRY:

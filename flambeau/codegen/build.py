@@ -12,7 +12,6 @@ from . import (
     schedule_cpu,
     target,
 )
-from . import expr as ex
 from .kernels import Pointwise, Row
 
 _addresses: dict[str, int] = {}
@@ -62,7 +61,6 @@ def address(kernel) -> int:
         else:
             statistics["loaded"] += 1
         _addresses[digest] = loaded
-        ex.forget()
         return loaded
 
 

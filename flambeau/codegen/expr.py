@@ -24,6 +24,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Number
 from typing import Any
+from weakref import WeakValueDictionary
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")
@@ -209,7 +210,8 @@ class Expr:
         raise TypeError("a traced value is one number and cannot be iterated over")
 
 
-_shared: dict[tuple, Expr] = {}
+# Weak: an expression goes with the last kernel that holds it, and is the one of its form till then, whatever is built meanwhile.
+_shared: WeakValueDictionary[tuple, Expr] = WeakValueDictionary()
 
 
 def make(op: str, args: tuple[Expr, ...], dtype: str, value: object = None) -> Expr:
@@ -217,8 +219,9 @@ def make(op: str, args: tuple[Expr, ...], dtype: str, value: object = None) -> E
     key = (op, tuple(map(id, args)), dtype, _bits_of(value))
     result = _shared.get(key)
     if result is None:
-        result = _shared[key] = Expr.__new__(Expr)
+        result = Expr.__new__(Expr)
         result.op, result.args, result.dtype, result.value = op, args, dtype, value
+        result = _shared.setdefault(key, result)
     return result
 
 
@@ -229,11 +232,6 @@ def _bits_of(value):
     if isinstance(value, complex):
         return struct.pack("dd", value.real, value.imag)
     return (type(value).__name__, value)
-
-
-def forget() -> None:
-    """Drop the table of shared expressions; called when a kernel has been built."""
-    _shared.clear()
 
 
 # --- leaves ------------------------------

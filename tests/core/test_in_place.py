@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.operations.declare.registry import REGISTRY
 
 
 def test_written_as_computed():
@@ -91,3 +92,39 @@ def test_expanded_and_inference_tensors():
         x = torch.ones(2)
     with pytest.raises(RuntimeError, match="[Ii]nference"):
         x.add_(1.0)
+
+
+IN_PLACE = [e for e in REGISTRY.values() if e.kind == "pointwise" and e.in_place is not None and e.places]
+
+
+@pytest.mark.parametrize("entry", IN_PLACE, ids=lambda e: e.name)
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x[1:, ::2]], ids=["whole", "view"])
+def test_gradients_are_those_of_a_new_tensor(entry, view):
+    """Of all operations in place: also those that have no derivative, whose gradient is 0, end the history of what they overwrite."""
+    if "float64" not in entry.dtypes:
+        return
+    rng, (low, high) = np.random.default_rng(3), entry.domain
+    needed = [
+        n
+        for n, p in entry.function.__signature__.parameters.items()
+        if p.default is p.empty and n not in entry.details["operands"]
+    ]
+    params = dict.fromkeys(needed, 0.5)
+    data = [torch.from_numpy(rng.uniform(low, high, (3, 4))) for _ in entry.details["operands"]]
+    others = [
+        view(t) > (low + high) / 2 if name in ("condition", "mask") else view(t)
+        for name, t in zip(entry.details["operands"][1:], data[1:])
+    ]
+    wanted, given = data[0].clone().requires_grad_(), data[0].clone().requires_grad_()
+    made = entry.function(view(wanted), *others, **params).to(torch.float64)
+    written = given * 1
+    entry.in_place(view(written), *others, **params)
+    assert torch.equal(view(written), made)
+    seed = torch.from_numpy(rng.standard_normal(tuple(made.shape)))
+    zero = torch.zeros_like(wanted)
+    expected = zero
+    if made.requires_grad:
+        found = torch.autograd.grad(made, wanted, seed, allow_unused=True)[0]
+        expected = zero if found is None else found
+    result = torch.autograd.grad(view(written), given, seed, allow_unused=True)[0]
+    assert torch.equal(zero if result is None else result, expected)

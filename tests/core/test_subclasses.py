@@ -106,3 +106,21 @@ def test_parameters_and_hooks():
         and layer.weight.grad.tolist() == [[2.0, 2.0]]
         and name.grad.tolist() == [[1.0, 1.0]]
     )
+
+
+def test_another_librarys_function_is_called_once():
+    """It looks at `__torch_function__` of its arguments by itself, whether overrides are disabled here or not."""
+    calls = []
+
+    def foreign(x, times):
+        calls.append(times)
+        result = type(x).__torch_function__(foreign, (type(x),), (x, times), {})
+        return "refused" if result is NotImplemented else result
+
+    class Plain(flambeau.Tensor):
+        pass
+
+    for x in (flambeau.ones(2), flambeau.ones(2).as_subclass(Plain)):
+        calls.clear()
+        assert foreign(x, 3) == "refused" and calls == [3, 3]
+        assert foreign(x, 4) == "refused" and (x + x).tolist() == [2, 2]  # nothing is left of the call before

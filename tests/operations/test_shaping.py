@@ -155,6 +155,13 @@ def test_unique_consecutive():
     assert flambeau.unique_consecutive(rows, dim=0).tolist() == [[1, 2], [3, 4]]
 
 
+@pytest.mark.parametrize(("shape", "dim"), [((0,), 0), ((0, 3), 0), ((3, 0), 1), ((2, 0, 3), -2)])
+def test_distinct_slices_of_none(shape, dim):
+    for function in (flambeau.unique, flambeau.unique_consecutive):
+        result = function(flambeau.zeros(shape), return_inverse=True, return_counts=True, dim=dim)
+        assert [tuple(t.shape) for t in result] == [shape, (0,), (0,)]
+
+
 def test_counting():
     a, w = rng.integers(0, 9, 50), rng.random(50)
     x = flambeau.from_numpy(a)

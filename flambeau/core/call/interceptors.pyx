@@ -37,13 +37,15 @@ cdef extern from *:
     typedef struct {                /* one, so that its address is looked up once a call */
         int upper, lower;           /* how many modes are on this thread's stack, on each level */
         int overrides_off;          /* overrides of classes are disabled */
+        PyObject* without;          /* borrowed: the function that runs without them */
         PyObject* recording;        /* borrowed: what leaves are written into */
         PyObject** kept;            /* where the leaf that is recorded leaves a copy of what it overwrites, and that argument, borrowed */
     } ThreadState;
-    static __thread ThreadState flambeau_thread = {0, 0, 0, NULL, NULL};
+    static __thread ThreadState flambeau_thread = {0, 0, 0, NULL, NULL, NULL};
     """
     ctypedef struct ThreadState:
         int upper, lower, overrides_off
+        PyObject* without
         PyObject* recording
         PyObject** kept
     ThreadState flambeau_thread
@@ -293,12 +295,21 @@ def dispatch_function(function, relevant, args, named):
 
 
 cdef object without_overrides(object op, object args, object named):
-    """The operation's result, overrides of classes disabled."""
+    """The operation's result, overrides of classes disabled.
+
+    NotImplemented for a function that calls `__torch_function__` again all the same: it is another library's, whose overrides nothing
+    here disables.
+    """
+    cdef PyObject* outer = flambeau_thread.without
+    if flambeau_thread.overrides_off and outer == <PyObject*>op:
+        return NotImplemented
     flambeau_thread.overrides_off += 1
+    flambeau_thread.without = <PyObject*>op
     try:
         return op(*args, **(named or {}))
     finally:
         flambeau_thread.overrides_off -= 1
+        flambeau_thread.without = outer
 
 
 def disable_overrides(int by) -> None:

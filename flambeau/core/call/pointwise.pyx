@@ -340,7 +340,7 @@ cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int co
     if into is not None:
         if kernel.codes[0] != into.code:
             return None
-    elif count >= PARALLEL_FROM:
+    elif count >= PARALLEL_FROM // m:
         return run_general(op, operands, params, common, NULL)
     fill_scalars(op, operands, params, common, scalars)
     if m == 1:
@@ -463,9 +463,10 @@ cdef int launch_pointwise(PointwiseOp op, PointwisePlan* plan, PyObject** result
             place += 1
     fill_scalars(op, operands, params, plan.common, scalars)
     launch.run, launch.plan, launch.data, launch.width, launch.scalars = plan.run, &plan.loops, data, plan.width, scalars
+    launch.outputs = op.outputs
     if device is not None:
         return device_launcher.pointwise(device, <Family><object><void*>launch.run, &launch)
-    if plan.loops.count < PARALLEL_FROM:
+    if plan.loops.count < PARALLEL_FROM // op.outputs:
         launch_plan(&launch)
     else:
         with nogil:
@@ -512,7 +513,6 @@ cdef object run_into(PointwiseOp op, Operand* operands, double* params, PyObject
     cdef TensorBase out, t
     cdef int64_t sizes[MAX_DIMS]
     cdef int rank = 0, k, j, code, n = op.operands, m = op.outputs
-    cdef bint differentiable = op.differentiable
     if op.casts:
         rank = (<TensorBase>given[0]).rank
         memcpy(sizes, (<TensorBase>given[0]).sizes, rank * sizeof(int64_t))
@@ -530,7 +530,8 @@ cdef object run_into(PointwiseOp op, Operand* operands, double* params, PyObject
     cdef Operand apart[MAX_OPERANDS]
     cdef Operand* read = operands
     cdef list held
-    if is_tracked and where == OVER and differentiable and m == 1:
+    # What has no derivative, as a comparison, still ends the history of what it overwrites: its gradient is 0.
+    if is_tracked and where == OVER and m == 1:
         original = tape_writer.overwritten(op, operands, <TensorBase>given[0])
     for k in range(m):
         if shares(<TensorBase>given[k], operands, n):
@@ -544,7 +545,7 @@ cdef object run_into(PointwiseOp op, Operand* operands, double* params, PyObject
         run_general(op, read, params, common, given)
     for k in range(m):
         bump_version(<TensorBase>given[k])
-    if is_tracked and where == OVER and differentiable and m == 1:
+    if is_tracked and where == OVER and m == 1:
         tape_writer.record(op, operands, params, <object>given[0], common, <TensorBase>given[0], original)
     return <object>given[0] if m == 1 else tuple([<object>given[k] for k in range(m)])
 

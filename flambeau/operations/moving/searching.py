@@ -196,7 +196,10 @@ def unique_consecutive(
     if not input.is_cpu:
         return ordering.distinct(input, dim, False, return_inverse, return_counts)
     a = _host(input)
-    lines = a.reshape(-1, 1) if dim is None else np.moveaxis(a, dim, 0).reshape(a.shape[dim], -1)
+    lines = a.reshape(-1, 1)
+    if dim is not None:
+        lines = np.moveaxis(a, dim, 0)
+        lines = lines.reshape(len(lines), math.prod(lines.shape[1:]))
     new = np.ones(len(lines), dtype=bool)
     new[1:] = (lines[1:] != lines[:-1]).any(1)
     starts = np.flatnonzero(new)

@@ -301,3 +301,37 @@ def test_tiles_of_other_processors(bytes_wide, form, monkeypatch):
             cache.cache_clear()
     for got, true in zip(found, wanted):
         assert np.abs(got - true).max() <= 3e-6 * np.abs(true).max()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+@pytest.mark.parametrize("shape", [(2, 2), (37, 53)])
+@pytest.mark.parametrize("learns", [False, True])
+def test_masks_of_float32_beside_other_dtypes(dtype, shape, learns):
+    """They are added as they are: not rounded to the query's dtype first, in which the least number would be infinite."""
+    random, kind = np.random.default_rng(7), getattr(flambeau, dtype)
+    queries, keys = shape
+    sizes = (1, 2, queries, 16), (1, 2, keys, 16), (1, 2, keys, 16), (1, 2, queries, 16)
+    given = [flambeau.from_numpy(random.standard_normal(s)).to(kind) for s in sizes]
+    mask = random.standard_normal(shape).astype("f4")
+    mask[:, 1] = np.finfo("f4").min
+    leaves = [x.requires_grad_() for x in given[:3]]
+    added = flambeau.from_numpy(mask).requires_grad_(learns)
+    out = F.scaled_dot_product_attention(*leaves, attn_mask=added)
+    found = [out, *flambeau.autograd.grad(out, leaves, given[3], retain_graph=True)]
+    q, k, v, g = (x.detach().double().numpy() for x in given)
+    expected = formula(q, k, v, mask.astype("f8"), False, g)
+    limit = {"bfloat16": 4e-2, "float16": 5e-3, "float64": 1e-5}[dtype]
+    for got, true in zip(found, expected):
+        assert got.dtype == kind
+        np.testing.assert_allclose(got.detach().double().numpy(), true, atol=limit, rtol=limit)
+    if learns:
+        to_mask = flambeau.autograd.grad(out, added, given[3])[0]
+        assert to_mask.dtype == flambeau.float32 and to_mask.shape == mask.shape
+        np.testing.assert_allclose(to_mask.sum(-1).numpy(), np.zeros(queries), atol=10 * limit)
+
+
+def test_masks_of_other_dtypes():
+    x = flambeau.zeros(1, 1, 3, 4, dtype=flambeau.bfloat16)
+    for kind in (flambeau.float16, flambeau.float64, flambeau.int64):
+        with pytest.raises(RuntimeError, match="Expected attn_mask dtype"):
+            F.scaled_dot_product_attention(x, x, x, flambeau.zeros(3, 3, dtype=kind))

@@ -22,7 +22,7 @@ from .flash_attention import attend, blocked_call, scaled_dot_product_flash_atte
 
 def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
     """Refuse a mask of a dtype that means nothing."""
-    if mask.dtype.name != "bool" and mask.dtype is not query.dtype:
+    if mask.dtype.name not in ("bool", "float32") and mask.dtype is not query.dtype:
         raise RuntimeError(
             f"{name}(): Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
             f"{mask.dtype} and query.dtype: {query.dtype} instead."
@@ -54,8 +54,8 @@ def scaled_dot_product_attention(
     has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in tiles, on the CPU, but for a handful of scores, and
     on devices in one kernel wherever that serves and is quicker.
 
-    RuntimeError when a mask comes with `is_causal`, or has another dtype than bool or the query's, when head counts do not divide,
-    and when none of the chosen backends can serve the call.
+    RuntimeError when a mask comes with `is_causal`, or has another dtype than bool, float32 or the query's, when head counts do not
+    divide, and when none of the chosen backends can serve the call.
 
     >>> import flambeau
     >>> q, k = flambeau.zeros(1, 2), flambeau.zeros(2, 2)
