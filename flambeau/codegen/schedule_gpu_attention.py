@@ -64,7 +64,7 @@ class Attention(_Fields, KernelOfScores):
 
     def fitted(self, vector: int, processor: str = "") -> Attention | TensorCoreAttention:
         """The same by the tensor cores of a processor, where they take it."""
-        from .schedule_gpu_attention_mma import chosen
+        from .schedule_gpu_attention_wgmma import chosen
 
         return chosen(self, processor) or self
 

@@ -21,16 +21,14 @@ from .expr import Expr
 from .irtext import Module, Value, i64
 from .lower import ITEMSIZE, MEMORY
 from .schedule_gpu_attention import SIDE, Tiles
-from .schedule_gpu_scores import KernelOfScores, number_names, texts, working
-from .schedule_gpu_threads import BLOCK, MOST_BLOCKS, POINTER, Blocks
+from .schedule_gpu_scores import SIZE, WIDTH, KernelOfScores, parameters_of_gradients, texts, working
+from .schedule_gpu_threads import BLOCK, MOST_BLOCKS, Blocks
 
 if TYPE_CHECKING:
     from .schedule_gpu_attention_backward_mma import TensorCoreBackward
 
 MOST_SHARED = 48 << 10  # bytes that a block has on every device
 ROWS = ((32, 32), (32, 16), (16, 16))  # of the block's side, and of the other at a time
-SIZE = {"q": "queries", "g": "queries", "k": "keys", "v": "keys"}
-WIDTH = {"q": "width", "k": "width", "g": "columns", "v": "columns"}
 
 
 class Shape(NamedTuple):
@@ -92,21 +90,11 @@ class AttentionBackward(_Fields, KernelOfScores):
         return writer.module
 
 
-def parameters(kernel: AttentionBackward | TensorCoreBackward) -> list[tuple[str, str]]:
-    """Results, dense; query, key, value, what arrives at the output, and a pair of numbers a query, the logarithm of its sum and its
-    delta, all of the first ones first; captures; numbers; the factor of scores.
-    """
-    results = ("to_q",) if kernel.side == "queries" else ("to_k", "to_v")
-    tensors = (*results, "q", "k", "v", "g", "rows", *(f"c{n}" for n in range(len(kernel.captures))))
-    numbers = ((name, "i64") for name in number_names("qkvg", kernel.captures))
-    return [*((name, POINTER) for name in tensors), *numbers, ("factor", "double")]
-
-
 class _Writer(Tiles):
     kernel: AttentionBackward
 
     def __init__(self, kernel: AttentionBackward, target: str) -> None:
-        super().__init__(kernel, target, parameters(kernel))
+        super().__init__(kernel, target, parameters_of_gradients(kernel.side, kernel.captures))
         self.shape = shape = kernel.shape
         self.by_queries = kernel.side == "queries"
         self.own, self.other = ("qg", "kv") if self.by_queries else ("kv", "qg")

@@ -22,11 +22,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .irtext import Module, Value, i64
-from .schedule_gpu_attention_backward import SIZE, WIDTH, parameters
 from .schedule_gpu_attention_halves import MOST_WIDTH, SEGMENT, Halves
 from .schedule_gpu_copies import LINE, PATTERN, Operand
 from .schedule_gpu_mma import DEEP, HIGH, WIDE
-from .schedule_gpu_scores import KernelOfScores
+from .schedule_gpu_scores import SIZE, WIDTH, KernelOfScores, parameters_of_gradients
 from .schedule_gpu_stages import STAGES
 from .schedule_gpu_threads import MOST_BLOCKS, WARP, Blocks
 
@@ -110,7 +109,7 @@ class _Writer(Halves):
         self.summed = {"k": kernel.width // WIDE} if self.by_queries else {}
         if not self.by_queries:
             self.summed = {"q": kernel.width // WIDE, "g": kernel.columns // WIDE}
-        super().__init__(kernel, parameters(kernel))
+        super().__init__(kernel, parameters_of_gradients(kernel.side, kernel.captures))
 
     # --- the walk ---
     def count(self) -> Value:

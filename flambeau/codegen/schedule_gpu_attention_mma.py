@@ -2,7 +2,7 @@
 
 A block of 4 warps takes 64 or 128 queries of one head, each warp 16 or 32 of them, and goes over the keys, KEYS at a time (Dao,
 FlashAttention-2, 2023).  Q, K and V lie in shared memory as `schedule_gpu_attention_halves.py` says.  sm_90a's warpgroups have a kernel
-of their own, of which this module is the base: `schedule_gpu_attention_wgmma.py`.
+of their own, which also says which kernel is taken: `schedule_gpu_attention_wgmma.py`.
 
 **Registers.** The sums of an m16n8k16 lie in a warp as the left operand of another does (PTX ISA, "Matrix fragments for mma.m16n8k16 with
 floating point type"): weights, rounded to the operands' dtype, go from the first product into the second without leaving their thread.
@@ -18,19 +18,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .expr import Expr
 from .irtext import Module, Value, i64
-from .schedule_gpu_attention_halves import MOST_WIDTH, SEGMENT, Halves
+from .schedule_gpu_attention_halves import SEGMENT, Halves
 from .schedule_gpu_copies import LINE, PATTERN, Operand
 from .schedule_gpu_mma import DEEP, HIGH, WIDE
 from .schedule_gpu_scores import KernelOfScores, parameters, texts
-from .schedule_gpu_stages import STAGES
 from .schedule_gpu_threads import MOST_BLOCKS, WARP, Blocks
-
-if TYPE_CHECKING:
-    from .schedule_gpu_attention import Attention
 
 WARPS = 4
 KEYS = 64  # of a turn
@@ -93,21 +89,6 @@ class TensorCoreAttention(_Fields, KernelOfScores):
 
     def module(self, target: str) -> Module:
         return Writer(self).module
-
-
-def chosen(kernel: Attention, processor: str) -> TensorCoreAttention | None:
-    """The kernel by tensor cores, where the processor has those that take its dtype, and its widths fit into registers."""
-    wide, across = (-(-n // DEEP) * DEEP for n in kernel.shape[2:])
-    if kernel.dtype not in ("float16", "bfloat16") or processor not in STAGES:
-        return None
-    if max(wide, across) > MOST_WIDTH:
-        return None
-    if processor == "sm_90a":
-        from .schedule_gpu_attention_wgmma import WarpgroupAttention
-
-        across = -(-across // SEGMENT) * SEGMENT
-        return WarpgroupAttention(kernel.dtype, processor, wide, across, *kernel[2:])
-    return TensorCoreAttention(kernel.dtype, processor, wide, across, *kernel[2:])
 
 
 class Writer(Halves):

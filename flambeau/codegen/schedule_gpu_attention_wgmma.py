@@ -14,13 +14,18 @@ sums of one turn to the scores of the next without a pause.  While a warpgroup c
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from .irtext import Module, Value, i64
-from .schedule_gpu_attention_halves import IN_LINE
+from .schedule_gpu_attention_halves import IN_LINE, MOST_WIDTH, SEGMENT
 from .schedule_gpu_attention_mma import TensorCoreAttention, Writer
 from .schedule_gpu_copies import LINE, PATTERN, Operand
 from .schedule_gpu_mma import DEEP, WIDE
+from .schedule_gpu_stages import STAGES
 from .schedule_gpu_wgmma import GROUP_BYTES, UNIT, Warpgroups
+
+if TYPE_CHECKING:
+    from .schedule_gpu_attention import Attention
 
 BUFFERS = 3
 
@@ -48,6 +53,19 @@ class WarpgroupAttention(TensorCoreAttention):
 
     def module(self, target: str) -> Module:
         return _Writer(self).module
+
+
+def chosen(kernel: Attention, processor: str) -> TensorCoreAttention | None:
+    """The kernel by tensor cores, where the processor has those that take its dtype, and its widths fit into registers."""
+    wide, across = (-(-n // DEEP) * DEEP for n in kernel.shape[2:])
+    if kernel.dtype not in ("float16", "bfloat16") or processor not in STAGES:
+        return None
+    if max(wide, across) > MOST_WIDTH:
+        return None
+    if processor == "sm_90a":
+        across = -(-across // SEGMENT) * SEGMENT
+        return WarpgroupAttention(kernel.dtype, processor, wide, across, *kernel[2:])
+    return TensorCoreAttention(kernel.dtype, processor, wide, across, *kernel[2:])
 
 
 class _Writer(Warpgroups, Writer):

@@ -16,6 +16,8 @@ from .irtext import Function, Value, i64
 from .lower import ITEMSIZE, MEMORY, Lowering
 from .schedule_gpu_threads import POINTER, OfBlocks
 
+SIZE = {"q": "queries", "g": "queries", "k": "keys", "v": "keys"}  # the rows of an operand; g: what arrives
+WIDTH = {"q": "width", "k": "width", "g": "columns", "v": "columns"}  # and its columns
 SIZES = "batches heads groups queries keys width columns reach".split()
 
 
@@ -47,6 +49,16 @@ def parameters(captures: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
     """
     tensors = ("out", "lse", "top", "q", "k", "v", *(f"c{n}" for n in range(len(captures))))
     numbers = ((name, "i64") for name in number_names("qkv", captures))
+    return [*((name, POINTER) for name in tensors), *numbers, ("factor", "double")]
+
+
+def parameters_of_gradients(side: str, captures: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+    """Of a kernel backward, of a side, "queries" or "keys": results, dense; query, key, value, what arrives at the output, and a pair of
+    numbers a query, the logarithm of its sum and its delta, all of the first ones first; captures; numbers; the factor of scores.
+    """
+    results = ("to_q",) if side == "queries" else ("to_k", "to_v")
+    tensors = (*results, "q", "k", "v", "g", "rows", *(f"c{n}" for n in range(len(captures))))
+    numbers = ((name, "i64") for name in number_names("qkvg", captures))
     return [*((name, POINTER) for name in tensors), *numbers, ("factor", "double")]
 
 

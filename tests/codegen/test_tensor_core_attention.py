@@ -16,6 +16,7 @@ from flambeau.codegen import schedule_gpu_attention_mma as mma
 from flambeau.codegen import target as tg
 from flambeau.codegen.schedule_gpu_attention import Attention, shape_for
 from flambeau.codegen.schedule_gpu_attention_wgmma import WarpgroupAttention
+from flambeau.codegen.schedule_gpu_stages import STAGES
 from flambeau.operations.neural.attention.programs import element, symbol
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tools")]
@@ -307,7 +308,7 @@ FORMS = [("bfloat16", 64, ""), ("float16", 128, ""), ("float16", 64, "bool"), ("
 # Two of them for each processor, among them the one that takes most registers; all where they are of another kind.
 ASSEMBLED = [
     (p, *FORMS[n])
-    for k, p in enumerate(mma.STAGES)
+    for k, p in enumerate(STAGES)
     for n in (range(len(FORMS)) if p == "sm_90a" else (0, 1 + k % 3))
 ]
 
