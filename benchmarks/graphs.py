@@ -4,11 +4,13 @@
     python benchmarks/graphs.py --threads 2 --cases 'chain|step' --rounds 5 --json out.json
     python benchmarks/graphs.py --cold                         # caches on disk begin empty
     python benchmarks/graphs.py --reference ''                 # flambeau alone
+    python benchmarks/graphs.py --device opencl                # flambeau alone, on an accelerator
 
 A process of its own for each library, function and round: it calls the function, compiles it, compares what the compiled one gives on
 the same and on other numbers, then times both.  Columns: the first compiled call (capture and compilation included); a compiled call after
 that; an eager one; the least of all rounds.  `gain` is eager / compiled of flambeau.  `ratio` is PyTorch's compiled time / flambeau's, the
-median of rounds; where PyTorch's compiler fails, its eager time stands in, which is said.  The functions stand in graphs_cases.py.
+median of rounds; where PyTorch's compiler fails, its eager time stands in, which is said.  With `--device` there are two columns
+more: the kernels that a compiled call and an eager one launch.  The functions stand in graphs_cases.py.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,21 +59,49 @@ def compare(
             raise AssertionError(f"a result differs by {(a - b).abs().max().item():.3g}")
 
 
-def measured(library: str, name: str, threads: int, seconds: float) -> dict[str, Any]:
+def launches(t: Any, device: str, call: Callable[[], Any]) -> int:
+    """How many kernels a call runs on a device."""
+    with t.profiler.profile() as seen:
+        call()
+    events = [e for e in seen.events() if e.device_type.name == device.partition(":")[0].upper()]
+    return sum(not e.name.startswith("Mem") for e in events)
+
+
+def measured(library: str, name: str, threads: int, seconds: float, device: str = "") -> dict[str, Any]:
     """What one process finds."""
     t = importlib.import_module(library)
     t.set_num_threads(threads)
     t.manual_seed(0)
-    function, arguments = CASES[name](t)
+    if device:
+        t.set_default_device(device)
+    made, arguments = CASES[name](t)
+    function = made
+    if device:
+
+        def finished(f: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*given: Any) -> Any:
+                result = f(*given)
+                getattr(t, device.partition(":")[0]).synchronize()
+                return result
+
+            return call
+
+        function = finished(made)
+        function.restart = getattr(made, "restart", lambda: None)  # type: ignore[attr-defined]
     found: dict[str, Any] = {"eager": best_time(lambda: function(*arguments), seconds)}
     try:
         began = time.perf_counter()
-        fast = t.compile(function)
+        fast = t.compile(made)
         fast(*arguments)
+        planned = fast
+        if device:
+            fast = finished(fast)
         found["first"] = time.perf_counter() - began
         for x in (arguments, tuple(x * 0.5 - 0.5 for x in arguments)):
             compare(t, function, fast, x)
         found["compiled"] = best_time(lambda: fast(*arguments), seconds)
+        if device:  # last, since a queue stays slower that a profiler has measured
+            found["launches"] = [launches(t, device, partial(f, *arguments)) for f in (planned, made)]
     except Exception as error:  # a line of the table says what happened
         said = str(error).strip().splitlines() or [""]
         found["error"] = f"{type(error).__name__}: {said[0][:90]}"
@@ -85,6 +116,7 @@ def asked(options: argparse.Namespace, library: str, name: str, folder: str) -> 
         fresh = tempfile.mkdtemp(dir=folder)
         environment |= {"FLAMBEAU_CACHE_DIR": fresh, "TORCHINDUCTOR_CACHE_DIR": fresh}
     command = [sys.executable, __file__, "--threads", count, "--seconds", str(options.seconds)]
+    command += ["--device", options.device]
     done = subprocess.run(
         [*command, "--child", library, name], capture_output=True, text=True, env=environment, timeout=900
     )
@@ -108,6 +140,8 @@ def row(options: argparse.Namespace, name: str, libraries: list[str], folder: st
         errors = [r[library]["error"] for r in rounds if "error" in r[library]]
         if errors:
             found[f"{library}.error"] = errors[0]
+    if options.device and "launches" in rounds[0]["flambeau"]:
+        found["flambeau.launches"] = rounds[0]["flambeau"]["launches"]
     ours = found.get("flambeau.compiled")
     if ours and "flambeau.error" not in found:
         found["gain"] = found["flambeau.eager"] / ours
@@ -140,6 +174,8 @@ def printed(found: dict[str, Any], reference: str) -> str:
     cells = [found["case"]]
     for what in ("first", "compiled", "eager"):
         cells += [at(f"flambeau.{what}")] + ([at(f"{reference}.{what}")] if reference else [])
+    if "flambeau.launches" in found:
+        cells += list(map(str, found["flambeau.launches"]))
     cells += [number("gain")] + ([number("ratio")] if reference else []) + ["; ".join(notes)]
     return f"| {' | '.join(cells)} |"
 
@@ -158,12 +194,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="processes of each library (default: 3)")
     parser.add_argument("--seconds", type=float, default=0.3, help="time of a timing (default: 0.3)")
     parser.add_argument("--cold", action="store_true", help="caches on disk begin empty in each process")
+    parser.add_argument("--device", default="", help="an accelerator on which the tensors are")
     parser.add_argument("--json", help="write every round there")
     parser.add_argument("--list", action="store_true", help="print the names of the functions")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(measured(*options.child, options.threads, options.seconds)))
+        library, name = options.child
+        print(json.dumps(measured(library, name, options.threads, options.seconds, options.device)))
         return 0
     names = [name for name in CASES if re.search(options.cases, name)]
     if options.list:
@@ -172,12 +210,15 @@ def main() -> int:
     if options.reference and importlib.util.find_spec(options.reference) is None:
         print(f"{options.reference} is not installed: flambeau alone\n")
         options.reference = ""
+    if options.device:
+        options.reference = ""
     libraries = ["flambeau", *filter(None, [options.reference])]
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
     titles = ["function"]
     for what in ("first call", "compiled", "eager"):
         titles += [what] + ([f"{options.reference}: {what}"] if options.reference else [])
+    titles += ["launches", "eager"] if options.device else []
     titles += ["gain", *(["ratio"] if options.reference else []), ""]
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     rows = []

@@ -480,7 +480,8 @@ def compile(
 
     A `backend` that is a function is given the graph, an `fx.GraphModule` whose call returns a tuple, and the tensors that the call was
     captured with, and returns what is called with such tensors and returns such a tuple. "eager", "eager_noexcept" and "aot_eager"
-    run as Python. `mode` changes nothing for the library's own compiler: a new shape costs a plan, and kernels serve all shapes.
+    run as Python. `mode="reduce-overhead"` and "max-autotune" set "triton.cudagraphs"; else a mode changes nothing for the library's own
+    compiler.
 
     `options` of the library's own compiler:
 
@@ -489,6 +490,8 @@ def compile(
     - "use_fast_math" (False): formulas that hold for numbers but change bits, such as x / c = x · (1 / c) and exp(log x) = x.
     - "epilogue_fusion" (True): products end in the elementwise operations that alone read them.
     - "joint_graph_constant_folding" (True): what follows from literals alone is computed once.
+    - "triton.cudagraphs" (False): on a CUDA device a run that needs no gradients is captured, and replayed as one launch. Calls that
+      the host waits for, and tensors on the CPU, leave it step by step; `FLAMBEAU_LOG=graph` tells why.
 
     Others that PyTorch documents are known, and change nothing (`graph/options.py` says why). A function that is a backend is given
     `options` as they are.
@@ -516,11 +519,10 @@ def compile(
         raise RuntimeError(
             "Either mode or options can be specified, but both can't be specified at the same time."
         )
-    if mode is not None:
-        list_mode_options(mode)
+    chosen = options if mode is None else list_mode_options(mode)
     backend = _default if backend is None else backend
     _check_backend("compile", backend)
-    own = options_of(options if backend in _OWN else None)
+    own = options_of(chosen if backend in _OWN else None)
     again = functools.partial(
         compile,
         fullgraph=fullgraph,

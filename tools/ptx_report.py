@@ -139,11 +139,15 @@ def kernels() -> Iterator[tuple[str, str, Any]]:
             how = getattr(attention, "instruction", "fma")
             if how != "fma" or dtype == "float32":
                 yield f"{dtype} attention of {width}, {how}", processor, attention
-        for side in ("queries", "keys"):
-            own = backward_shape("float32", side, 64, 64)
+        for side, (dtype, width) in itertools.product(
+            ("queries", "keys"), (("float32", 64), ("bfloat16", 64), ("bfloat16", 128))
+        ):
+            own = backward_shape(dtype, side, width, width)
             assert own is not None
-            backward = AttentionBackward("float32", side, own)
-            yield f"float32 attention backward of {side}, fma", processor, backward
+            backward = AttentionBackward(dtype, side, own).fitted(1, processor)
+            how = getattr(backward, "instruction", "fma")
+            if how != "fma" or dtype == "float32":
+                yield f"{dtype} attention of {width}, gradients of {side}, {how}", processor, backward
 
 
 def row(family: str, processor: str, kernel: Any, disassembler: str | None) -> str:

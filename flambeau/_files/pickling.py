@@ -116,7 +116,7 @@ def _reduced(t: Any, storages: Storages) -> tuple | None:
         return _nested_arguments(t)
     if t.is_quantized:
         return _quantized_arguments(t)
-    if t._is_wrapper:
+    if t._is_wrapper and hasattr(kind, "get_mask"):
         return rebuilding._rebuild_masked_tensor, (t._elements, t.get_mask())
     if kind is Buffer:
         return rebuilding._rebuild_from_type_v2, (

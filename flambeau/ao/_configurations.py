@@ -19,12 +19,31 @@ def _nonzero(scales: Tensor) -> Tensor:
     return scales.masked_fill(scales == 0, 1.0)
 
 
+# The largest magnitude that a code of eight bits has.
+LARGEST = {by_name["int8"]: 127.0, by_name["float8_e4m3fn"]: 448.0, by_name["float8_e5m2"]: 57344.0}
+
+
+def encoded_rows(rows: Tensor, dtype: Any) -> tuple[Tensor, Tensor]:
+    """Codes of eight bits (…, k) and scales (…) of float32 rows (…, k): a row's largest magnitude becomes the largest code.  A row
+    that has NaN or an infinite number is NaN by its scale.
+    """
+    largest = LARGEST[dtype]
+    scales = rows.abs().amax(-1) / largest if rows.numel() else rows.new_zeros(rows.shape[:-1])
+    codes = (rows / _nonzero(scales).unsqueeze(-1)).nan_to_num(0.0)
+    codes = codes if dtype.is_floating_point else codes.round()
+    return codes.clamp(-largest, largest).to(dtype), scales
+
+
 @dataclass(frozen=True)
 class Config:
     """What all configurations say."""
 
-    kind: ClassVar[str]  # of codes, as `codegen/tiles/quantised.py` has them
     rounds: ClassVar[bool] = False  # whether a layer rounds its input as well
+
+    @property
+    def kind(self) -> str:
+        """The kind of codes, as `codegen/tiles/quantised.py` has them."""
+        raise NotImplementedError
 
     def group(self, k: int) -> int:
         """How many terms of a row have a scale together."""
@@ -60,9 +79,7 @@ class Int8WeightOnlyConfig(Config):
 
     def encode(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Codes (n, k) and scales (n,) of a float32 weight (n, k)."""
-        scales = weight.abs().amax(1) / 127.0 if weight.numel() else weight.new_zeros(weight.shape[0])
-        codes = (weight / _nonzero(scales).unsqueeze(1)).round().clamp(-127, 127)
-        return codes.to(by_name["int8"]), scales
+        return encoded_rows(weight, by_name["int8"])
 
 
 @dataclass(frozen=True)
@@ -85,12 +102,16 @@ class Int8DynamicActivationInt8WeightConfig(Int8WeightOnlyConfig):
         return _rounded(rows, scales, scales.new_zeros(scales.shape, dtype=by_name["int32"]), -127, 127)
 
 
+_FLOAT8 = {by_name["float8_e4m3fn"]: "float8", by_name["float8_e5m2"]: "float8_e5m2"}  # kinds of codes
+
+
 @dataclass(frozen=True)
 class Float8WeightOnlyConfig(Config):
-    """Weights of float8_e4m3fn with a scale for each row, by which the largest magnitude becomes 448.
+    """Weights of eight bits that are floating-point numbers, with a scale for each row, by which the largest magnitude becomes the
+    dtype's largest number: 448, or 57344.
 
     Args:
-        weight_dtype: float8_e4m3fn.
+        weight_dtype: float8_e4m3fn, of three bits of mantissa, or float8_e5m2, of two.
 
     Raises:
         ValueError: another dtype.
@@ -101,19 +122,22 @@ class Float8WeightOnlyConfig(Config):
     """
 
     weight_dtype: Any = by_name["float8_e4m3fn"]
-    kind: ClassVar[str] = "float8"
 
     def __post_init__(self) -> None:
-        if self.weight_dtype is not by_name["float8_e4m3fn"]:
+        if self.weight_dtype not in _FLOAT8:
             raise ValueError(
-                f"Float8WeightOnlyConfig: weight_dtype must be float8_e4m3fn, got {self.weight_dtype!r}"
+                "Float8WeightOnlyConfig: weight_dtype must be float8_e4m3fn or float8_e5m2, got "
+                f"{self.weight_dtype!r}"
             )
+
+    @property
+    def kind(self) -> str:
+        """The kind of codes."""
+        return _FLOAT8[self.weight_dtype]
 
     def encode(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Codes (n, k) and scales (n,) of a float32 weight (n, k).  A row that has NaN is NaN by its scale."""
-        scales = weight.abs().amax(1) / 448.0 if weight.numel() else weight.new_zeros(weight.shape[0])
-        codes = (weight / _nonzero(scales).unsqueeze(1)).nan_to_num(0.0).clamp(-448.0, 448.0)
-        return codes.to(by_name["float8_e4m3fn"]), scales
+        return encoded_rows(weight, self.weight_dtype)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from .schedule_cpu_frame import VECTOR_BYTES, Frame, halved, lanes_for
 from .stages import Stage, Stages, stages_of
 
 TILES_ACROSS = 4  # tiles that are read beside each other before the next ones along a line ...
-BLOCKED_BYTES = 1 << 20  # ... of such large results whose lines begin where vectors do
+BLOCKED_BYTES = (
+    1 << 20
+)  # ... of such large results, and of those that no cache holds if their lines begin where vectors do
 TILE_BODY = 8  # operations an element up to which turning tiles in registers pays
 POINTWISE_HEAD = 4  # n0, n1, number of the first element, elements of the whole launch
 STREAMING_BYTES = 1 << 25  # of a result, from which its stores go round the caches
@@ -270,7 +272,9 @@ class PointwiseSchedule:
         low = Lowering(f, side)
         outputs = self.outer[: self.frame.outputs]
         pays = self.pays(self.frame.base, outputs) if self.may_stream(side) else None
-        blocked = f.binary("and", self.large(BLOCKED_BYTES), self.aligned(self.frame.base, outputs))
+        near = f.binary("xor", self.large(), Value("i1", "true"))
+        near = f.binary("or", near, self.aligned(self.frame.base, outputs))
+        blocked = f.binary("and", self.large(BLOCKED_BYTES), near)
         block_lines = f.op("i64", f"select {blocked}, {i64(side * TILES_ACROSS)}, {i64(side)}")
 
         def block(j: Value, _):

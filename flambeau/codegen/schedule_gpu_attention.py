@@ -18,7 +18,7 @@ from . import target as tg
 from .expr import Expr
 from .irtext import Function, Module, Value, i64
 from .lower import ITEMSIZE, MEMORY, Lowering
-from .schedule_gpu_scores import Scores, parameters, texts, working
+from .schedule_gpu_scores import KernelOfScores, Scores, parameters, texts, working
 from .schedule_gpu_threads import BLOCK, MOST_BLOCKS, SHARED, Blocks, Threads
 
 if TYPE_CHECKING:
@@ -45,22 +45,18 @@ def shape_for(dtype: str, width: int, columns: int) -> Shape | None:
     return None
 
 
-class Attention(NamedTuple):
-    """Of operands in `dtype`; `captures`: the dtype and the rank of each tensor that `score` and `mask` read."""
-
+class _Fields(NamedTuple):
     dtype: str
     shape: Shape
     score: Expr | None = None
     mask: Expr | None = None
     captures: tuple[tuple[str, int], ...] = ()
 
-    @property
-    def name(self) -> str:
-        return "scaled_dot_product_attention"
 
-    @property
-    def params(self) -> tuple[str, ...]:
-        return ("float64",)
+class Attention(_Fields, KernelOfScores):
+    """Of operands in `dtype`; `captures`: the dtype and the rank of each tensor that `score` and `mask` read."""
+
+    __slots__ = ()
 
     def text(self) -> str:
         functions = texts(self.score, self.mask)

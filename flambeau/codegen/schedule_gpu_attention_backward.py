@@ -14,15 +14,18 @@ there are no atomics, and the bits are the same on every run.  Both products of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import expr as ex
 from .expr import Expr
 from .irtext import Module, Value, i64
 from .lower import ITEMSIZE, MEMORY
 from .schedule_gpu_attention import SIDE, Tiles
-from .schedule_gpu_scores import number_names, texts, working
+from .schedule_gpu_scores import KernelOfScores, number_names, texts, working
 from .schedule_gpu_threads import BLOCK, MOST_BLOCKS, POINTER, Blocks
+
+if TYPE_CHECKING:
+    from .schedule_gpu_attention_backward_mma import TensorCoreBackward
 
 MOST_SHARED = 48 << 10  # bytes that a block has on every device
 ROWS = ((32, 32), (32, 16), (16, 16))  # of the block's side, and of the other at a time
@@ -49,11 +52,7 @@ def shape_for(dtype: str, side: str, width: int, columns: int) -> Shape | None:
     return None
 
 
-class AttentionBackward(NamedTuple):
-    """The kernel of a `side`, "queries" or "keys".  `change`: what reaches a score through the function of scores, of what arrives there
-    ("grad"), the score and its place; None where that is the same.
-    """
-
+class _Fields(NamedTuple):
     dtype: str
     side: str
     shape: Shape
@@ -62,20 +61,24 @@ class AttentionBackward(NamedTuple):
     mask: Expr | None = None
     captures: tuple[tuple[str, int], ...] = ()
 
-    @property
-    def name(self) -> str:
-        return "scaled_dot_product_attention_backward"
 
-    @property
-    def params(self) -> tuple[str, ...]:
-        return ("float64",)
+class AttentionBackward(_Fields, KernelOfScores):
+    """The kernel of a `side`, "queries" or "keys".  `change`: what reaches a score through the function of scores, of what arrives there
+    ("grad"), the score and its place; None where that is the same.
+    """
+
+    __slots__ = ()
+    name = "scaled_dot_product_attention_backward"
 
     def text(self) -> str:
         kind = f"attention backward {self.dtype} {self.side} {tuple(self.shape)} {self.captures}"
         return "\n".join((kind, *texts(self.score, self.change, self.mask)))
 
-    def fitted(self, vector: int, processor: str = "") -> AttentionBackward:
-        return self
+    def fitted(self, vector: int, processor: str = "") -> AttentionBackward | TensorCoreBackward:
+        """The same by the tensor cores of a processor, where they take it."""
+        from .schedule_gpu_attention_backward_mma import chosen
+
+        return chosen(self, processor) or self
 
     def blocks(self, target: str, numbers: Sequence[int]) -> Blocks:
         batches, heads, groups, queries, keys, *_ = numbers
@@ -89,7 +92,7 @@ class AttentionBackward(NamedTuple):
         return writer.module
 
 
-def parameters(kernel: AttentionBackward) -> list[tuple[str, str]]:
+def parameters(kernel: AttentionBackward | TensorCoreBackward) -> list[tuple[str, str]]:
     """Results, dense; query, key, value, what arrives at the output, and a pair of numbers a query, the logarithm of its sum and its
     delta, all of the first ones first; captures; numbers; the factor of scores.
     """

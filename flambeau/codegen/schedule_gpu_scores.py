@@ -14,9 +14,17 @@ from . import expr as ex
 from .expr import Expr
 from .irtext import Function, Value, i64
 from .lower import ITEMSIZE, MEMORY, Lowering
-from .schedule_gpu_threads import POINTER
+from .schedule_gpu_threads import POINTER, OfBlocks
 
 SIZES = "batches heads groups queries keys width columns reach".split()
+
+
+class KernelOfScores(OfBlocks):
+    """What the kernels of attention have in common: their name, and that the factor of scores is their one scalar."""
+
+    __slots__ = ()
+    name = "scaled_dot_product_attention"
+    params = ("float64",)
 
 
 def working(dtype: str) -> str:

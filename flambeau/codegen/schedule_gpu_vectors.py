@@ -8,6 +8,7 @@ registers while the terms are walked.  Each sum takes its terms in the order of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .irtext import Value, i64
@@ -56,6 +57,9 @@ class Vectors(Tile):
         rows = self.least(i64(shape.rows), f.binary("sub", given["m"], self.row0))
         columns = self.least(i64(shape.columns), f.binary("sub", given["n"], self.column0))
         self.fill(self.sums, i64(shape.rows * shape.columns))
+        self.clear(self.left, f.binary("and", rows, i64(ROWS - 1)), shape.rows)
+        self.clear(self.right, f.binary("and", columns, i64(shape.lanes - 1)), shape.columns)
+        vectors = f.binary("udiv", f.add(columns, i64(shape.lanes - 1)), i64(shape.lanes))
 
         def stage(first: Value, _: list[Value]) -> list[Value]:
             terms = self.least(i64(shape.terms), f.binary("sub", given["k"], first))
@@ -64,7 +68,9 @@ class Vectors(Tile):
                 self.gather(first, terms, columns)
             else:
                 self.copy_right(first, terms, columns)
-            f.loop(i64(0), rows, i64(ROWS), [], lambda row, _: self.some_rows(row, terms))
+            for count in range(1, VECTORS + 1):  # a narrow rectangle has fewer sums
+                some = partial(self.all_rows, rows, terms, count)
+                f.when(f.op("i1", f"icmp eq {vectors}, {count}"), some)
             return []
 
         f.loop(i64(0), given["k"], i64(shape.terms), [], stage)
@@ -131,6 +137,21 @@ class Vectors(Tile):
             begin = end
 
     # --- copies to shared memory; what lies there behind a line is not read, or reaches sums only that are not stored ---
+    def clear(self, memory: Value, left: Value, side: int) -> None:
+        """Zeros for all lines of an operand, where `left` of them are multiplied with more that do not exist: what another kernel has left
+        there may be subnormal, and such factors take a CPU many times as long as zeros do.
+        """
+        f = self.f
+        terms = self.least(i64(self.shape.terms), self.given["k"])
+
+        def zeros() -> list[Value]:
+            # the left operand's lines may be of rows, which are as long as a whole stage
+            count = i64(side * self.shape.terms) if memory is self.left else f.mul(terms, i64(side))
+            self.fill(memory, count)
+            return []
+
+        f.when(f.op("i1", f"icmp ne {left}, 0"), zeros)
+
     def element(self, start: Value, number: Value, step: str, further: Value | None = None) -> Value:
         """Where an operand has the element that is `number` steps, and an offset, from `start`."""
         offset = self.f.mul(number, self.given[step])
@@ -248,14 +269,19 @@ class Vectors(Tile):
         return self.divided(self.f.add(distance, self.f.add(self.given[f"scale{d}"], i64(-1))), f"scale{d}")
 
     # --- sums ---
-    def some_rows(self, row: Value, terms: Value) -> list[Value]:
-        """The terms in shared memory are added to the sums of ROWS rows."""
+    def all_rows(self, rows: Value, terms: Value, vectors: int) -> list[Value]:
+        """`some_rows` of all rows."""
+        one = lambda row, _: self.some_rows(row, terms, vectors)
+        return self.f.loop(i64(0), rows, i64(ROWS), [], one)
+
+    def some_rows(self, row: Value, terms: Value, vectors: int) -> list[Value]:
+        """The terms in shared memory are added to the sums of ROWS rows and the first columns, so many vectors of them."""
         f, shape = self.f, self.shape
         corner = f.gep(self.kind, self.sums, f.mul(row, i64(shape.columns)))
         places = [
             f.gep(self.kind, corner, i64(i * shape.columns + j * shape.lanes))
             for i in range(ROWS)
-            for j in range(VECTORS)
+            for j in range(vectors)
         ]
         left = f.gep(self.kind, self.left, f.mul(row, i64(self.row_step)))
 
@@ -264,13 +290,13 @@ class Vectors(Tile):
             line = f.gep(self.kind, self.right, f.mul(k, i64(shape.columns)))
             right = [
                 f.load(self.vector, f.gep(self.kind, line, i64(j * shape.lanes)), self.bytes)
-                for j in range(VECTORS)
+                for j in range(vectors)
             ]
             result = []
             for i in range(ROWS):
                 one = f.load(self.kind, f.gep(self.kind, here, i64(i * self.row_step)), self.bytes)
                 factor = self.many.splat(one)
-                result += [self.fused(factor, right[j], sums[i * VECTORS + j]) for j in range(VECTORS)]
+                result += [self.fused(factor, right[j], sums[i * vectors + j]) for j in range(vectors)]
             return result
 
         sums = f.loop(i64(0), terms, i64(1), [f.load(self.vector, p, self.bytes) for p in places], term)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+from ..core.base.callbacks import set_callback
+from ..core.base.device import current_device, set_device
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..core.make import random as _random
@@ -247,6 +249,21 @@ class graph:
             self.cuda_graph.capture_end()
         finally:
             self.stream_ctx.__exit__(kind, error, trace)
+
+
+def _captured(place: Any, work: Callable[[], Any]) -> tuple[CUDAGraph, int, Any]:
+    """The work of a function on a device as a graph, how many launches, copies and fills are in it, and what the function returned."""
+    made, before = CUDAGraph(), current_device("cuda")
+    set_device("cuda", place.index)
+    try:
+        with graph(made):
+            result = work()
+    finally:
+        set_device("cuda", before)
+    return made, made._ready("nodes").nodes, result
+
+
+set_callback("device.captured", _captured)
 
 
 def make_graphed_callables(

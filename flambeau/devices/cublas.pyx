@@ -7,14 +7,10 @@ else it is the system's, or ROCm's.  Where there is none, flambeau's own kernels
 cuBLAS is column-major: a matrix whose rows are contiguous is to it one that is transposed.
 """
 from libc.stdint cimport INT32_MAX, int64_t, uint64_t, uintptr_t
-from posix.dlfcn cimport RTLD_LOCAL, RTLD_NOW, dlopen, dlsym
-from .cuda_driver cimport hip
-from .cuda_driver import speaks
+from .cuda_driver cimport hip, open_library
+from .cuda_driver import library_files, speaks
 from ..core.base.device cimport Product
 from ..core.base.dtypes cimport BF16, C128, C64, F16, F32, F64, ITEMSIZE
-import glob
-import importlib.util
-import os
 
 cdef enum:  # from cublas_api.h and library_types.h
     REAL_32 = 0
@@ -50,48 +46,27 @@ cdef Routines blas
 cdef bint opened = False
 
 
-def beside(name: str, variable: str, versions=(13, 12)) -> list[str]:
-    """Where a library of NVIDIA's wheels may be, best first: only where the environment says, if it does."""
-    given = os.environ.get(variable)
-    if given is not None:
-        return [given]
-    files = [f"{name}.so.{version}" for version in versions]
-    spec = importlib.util.find_spec("nvidia")
-    folders = spec.submodule_search_locations or () if spec is not None else ()
-    return files + [path for file in files for folder in folders
-                    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "lib", file)), reverse=True)]
-
-
 def candidates() -> list[str]:
     """Where the library may be, best first."""
-    return beside("libcublas", "FLAMBEAU_LIBCUBLAS")
+    return library_files("FLAMBEAU_LIBCUBLAS", ["libcublas.so.13", "libcublas.so.12"])
 
 
-cdef bint open_library() except -1:
-    """Whether it is there, with all routines."""
+cdef bint open_blas() except -1:
+    """Whether the library is there, with all routines."""
     global opened
-    cdef void* library = NULL
-    cdef void** place = <void**>&blas
     if hip:
-        return open_rocblas()
-    for path in candidates():
-        library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
-        if library != NULL:
-            break
-    if library == NULL:
-        return False
-    for k, name in enumerate(NAMES):
-        place[<int>k] = dlsym(library, <bytes>name.encode())
-        if place[<int>k] == NULL:
-            raise RuntimeError(f"{path} has no {name}: cuBLAS 12 or 13 is wanted")
-    opened = True
-    return True
+        opened = open_library(rocblas_candidates(), ROC_NAMES, <void**>&roc, "rocBLAS 4 or later")
+        blas.create, blas.set_stream, blas.status = roc.create, roc.set_stream, roc.status
+        blas.set_math, blas.gemm, blas.batched = keep_math, roc_gemm, roc_batched
+    else:
+        opened = open_library(candidates(), NAMES, <void**>&blas, "cuBLAS 12 or 13")
+    return opened
 
 
 def find_library() -> Library | None:
     """A handle of the library for the current device, None where it is not installed."""
     cdef Library made
-    if not opened and not open_library():
+    if not opened and not open_blas():
         return None
     made = Library.__new__(Library)
     check(blas.create(&made.handle), "cublasCreate")
@@ -219,32 +194,7 @@ cdef RocRoutines roc
 
 def rocblas_candidates() -> list[str]:
     """Where AMD's library may be, best first."""
-    given = os.environ.get("FLAMBEAU_LIBROCBLAS")
-    if given is not None:
-        return [given]
-    names = ["librocblas.so.5", "librocblas.so.4", "librocblas.so"]
-    return names + [os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), "lib", name) for name in names]
-
-
-cdef bint open_rocblas() except -1:
-    """As `open_library`."""
-    global opened
-    cdef void* library = NULL
-    cdef void** place = <void**>&roc
-    for path in rocblas_candidates():
-        library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
-        if library != NULL:
-            break
-    if library == NULL:
-        return False
-    for k, name in enumerate(ROC_NAMES):
-        place[<int>k] = dlsym(library, <bytes>name.encode())
-        if place[<int>k] == NULL:
-            raise RuntimeError(f"{path} has no {name}: rocBLAS 4 or later is wanted")
-    blas.create, blas.set_stream, blas.status = roc.create, roc.set_stream, roc.status
-    blas.set_math, blas.gemm, blas.batched = keep_math, roc_gemm, roc_batched
-    opened = True
-    return True
+    return library_files("FLAMBEAU_LIBROCBLAS", ["librocblas.so.5", "librocblas.so.4", "librocblas.so"], amd=True)
 
 
 cdef int keep_math(void* handle, int mode) noexcept nogil:

@@ -7,12 +7,11 @@ A product of one description (sizes, strides, dtype, alignment) is planned once:
 algorithm.  Which of its algorithms that is does not change within a process.
 """
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
-from posix.dlfcn cimport RTLD_LOCAL, RTLD_NOW, dlopen, dlsym
 from .cublas cimport Gemm, Matrix, arrange, scale
-from .cublas import beside
+from .cuda_driver cimport open_library
+from .cuda_driver import library_files
 from ..core.base.device cimport Product
 from ..core.base.dtypes cimport BF16, F16, F32
-import os
 
 cdef enum:  # from cublasLt.h
     TRANSPOSE_A = 3            # of a product
@@ -66,32 +65,20 @@ cdef bint opened = False
 
 def candidates() -> list[str]:
     """Where the library may be, best first."""
-    return beside("libcublasLt", "FLAMBEAU_LIBCUBLASLT")
+    return library_files("FLAMBEAU_LIBCUBLASLT", ["libcublasLt.so.13", "libcublasLt.so.12"])
 
 
-cdef bint open_library() except -1:
-    """Whether it is there, with all routines."""
+cdef bint open_lt() except -1:
+    """Whether the library is there, with all routines."""
     global opened
-    cdef void* library = NULL
-    cdef void** place = <void**>&lt
-    for path in candidates():
-        library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
-        if library != NULL:
-            break
-    if library == NULL:
-        return False
-    for k, name in enumerate(NAMES):
-        place[<int>k] = dlsym(library, <bytes>name.encode())
-        if place[<int>k] == NULL:
-            raise RuntimeError(f"{path} has no {name}: cuBLASLt 12 or 13 is wanted")
-    opened = True
-    return True
+    opened = open_library(candidates(), NAMES, <void**>&lt, "cuBLASLt 12 or 13")
+    return opened
 
 
 def find_library() -> Library | None:
     """A handle of the library for the current device, None where it is not installed."""
     cdef Library made
-    if not opened and not open_library():
+    if not opened and not open_lt():
         return None
     made = Library.__new__(Library)
     made.plans, made.version = {}, lt.version()

@@ -85,6 +85,8 @@ cdef Driver cu                # filled by `ready`
 cdef bint hip                 # whether it is AMD's
 cdef size_t default_shared    # bytes that a block may share without `set_function`
 cdef bint ready() noexcept
+cdef tuple open_table(list paths, names, void** table)
+cdef bint open_library(list paths, names, void** table, str wanted) except -1
 cdef str why_missing()
 cdef str spelled(int status)
 cdef str processor_of(int device)

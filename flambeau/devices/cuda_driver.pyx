@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The driver: NVIDIA's libcuda.so.1, else AMD's libamdhip64.so.  Its functions and its errors.
+"""The driver: NVIDIA's libcuda.so.1, else AMD's libamdhip64.so.  Its functions and its errors, and how vendors' libraries are opened.
 
 Functions of HIP are those of CUDA's driver under other names, so that devices, memory, events and graphs are written once, on a table of
 functions that is filled from the library which is there.  As in PyTorch, an AMD device is of the type "cuda".
@@ -114,11 +114,71 @@ cdef str missing = None  # why there is no driver
 cdef str opened_path = None
 
 
+# --- libraries that are opened at run time ------------------------------
+def library_files(variable: str, names: list[str], amd: bool = False) -> list[str]:
+    """Where a library may be, best first: only where the environment's `variable` says, if it does; else the linker's path, under each of
+    these names, and then the folders of NVIDIA's wheels, or of ROCm.
+    """
+    given = os.environ.get(variable)
+    if given is not None:
+        return [given]
+    if amd:
+        folder = os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), "lib")
+        return names + [os.path.join(folder, name) for name in names]
+    import glob
+    import importlib.util
+
+    spec = importlib.util.find_spec("nvidia")
+    folders = spec.submodule_search_locations or () if spec is not None else ()
+    return names + [path for name in names for folder in folders
+                    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "lib", name)), reverse=True)]
+
+
+cdef tuple open_table(list paths, names, void** table):
+    """Open the first library that can be, and fill a table with its functions of these names, NULL for None: its path, None where there
+    is no library, and the first name that it lacks, None where it has all.
+    """
+    cdef void* library = NULL
+    cdef int k = 0
+    for path in paths:
+        library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
+        if library != NULL:
+            break
+    if library == NULL:
+        return None, None
+    for name in names:
+        table[k] = NULL if name is None else dlsym(library, <bytes>name.encode())
+        if table[k] == NULL and name is not None:
+            return path, name
+        k += 1
+    return path, None
+
+
+cdef bint open_library(list paths, names, void** table, str wanted) except -1:
+    """Whether one of these libraries is there; a table has its functions then.  RuntimeError for one that lacks any: `wanted` has them."""
+    path, lacking = open_table(paths, names, table)
+    if lacking is not None:
+        raise RuntimeError(f"{path} has no {lacking}: {wanted} is wanted")
+    return path is not None
+
+
+def load_typed(path: str, signatures: dict[str, list], wanted: str, error: type[Exception] = RuntimeError):
+    """A library whose functions are called through ctypes, with arguments of these types.  OSError where it cannot be opened, `error` where
+    it lacks a function: `wanted` has all.
+    """
+    import ctypes
+
+    loaded = ctypes.CDLL(path)
+    for name, types in signatures.items():
+        if not hasattr(loaded, name):
+            raise error(f"{path} has no {name}: {wanted} is wanted")
+        getattr(loaded, name).argtypes = types
+    return loaded
+
+
 def hip_candidates() -> list[str]:
     """Where AMD's library may be, best first."""
-    root = os.environ.get("ROCM_PATH", "/opt/rocm")
-    names = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"]
-    return names + [os.path.join(root, "lib", name) for name in names]
+    return library_files("FLAMBEAU_LIBHIP", ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"], amd=True)
 
 
 # A context of HIP is a device's number, and 1: no context is 0.
@@ -138,20 +198,13 @@ cdef int copy_peer_hip(uint64_t to, void* there, uint64_t source, void* here, si
 cdef bint open_from(list paths, bint amd):
     """Whether one of these libraries is a driver that starts; `missing` says why not."""
     global opened, missing, hip, opened_path, default_shared
-    cdef void* library = NULL
-    cdef void** place = <void**>&cu
-    for path in paths:
-        library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
-        if library != NULL:
-            break
-    if library == NULL:
+    path, lacking = open_table(paths, [names[amd] for names in NAMES], <void**>&cu)
+    if path is None:
         missing = f"{paths[0]} cannot be opened"
         return False
-    for k, names in enumerate(NAMES):
-        place[<int>k] = NULL if names[amd] is None else dlsym(library, <bytes>names[amd].encode())
-        if place[<int>k] == NULL and names[amd] is not None:
-            missing = f"{path} has no {names[amd]}: the driver is too old, {'ROCm 6' if amd else 'CUDA 12'} or later is wanted"
-            return False
+    if lacking is not None:
+        missing = f"{path} has no {lacking}: the driver is too old, {'ROCm 6' if amd else 'CUDA 12'} or later is wanted"
+        return False
     if amd:
         cu.retain_context, cu.set_context, cu.copy_peer = retain_hip, set_hip, copy_peer_hip
     status = cu.init(0)

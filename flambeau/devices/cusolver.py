@@ -19,8 +19,7 @@ from ..core.base.device import find_device
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
-from .cublas import beside
-from .cuda_driver import is_hip
+from .cuda_driver import is_hip, library_files, load_typed
 
 FROM = 64  # columns from which a decomposition is cuSOLVER's
 TYPES = {"float32": 0, "float64": 1, "complex64": 4, "complex128": 5}  # of library_types.h
@@ -78,17 +77,11 @@ preferred = {"linalg": 0}  # of backends.cuda.preferred_linalg_library: 0 whiche
 @functools.cache
 def _library() -> Any:
     """The library with the types of its functions, None where it is not installed.  RuntimeError for one without them."""
-    for path in beside("libcusolver", "FLAMBEAU_LIBCUSOLVER", (12, 11)):
+    for path in library_files("FLAMBEAU_LIBCUSOLVER", ["libcusolver.so.12", "libcusolver.so.11"]):
         try:
-            opened = ctypes.CDLL(path)
+            return load_typed(path, _SIGNATURES, "cuSOLVER of CUDA 12 or 13")
         except OSError:
             continue
-        for name, types in _SIGNATURES.items():
-            if not hasattr(opened, name):
-                raise RuntimeError(f"{path} has no {name}: cuSOLVER of CUDA 12 or 13 is wanted")
-            function = getattr(opened, name)
-            function.argtypes, function.restype = types, c_int
-        return opened
     return None
 
 

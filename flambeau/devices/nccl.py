@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import glob
-import importlib.util
-import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from typing import Any
 
@@ -86,28 +83,19 @@ _LATER: dict[str, list[Any]] = {
 
 def candidates() -> list[str]:
     """Where the library may be, best first."""
-    given = os.environ.get("FLAMBEAU_LIBNCCL")
-    if given is not None:
-        return [given]
     if cuda_driver.is_hip():
-        names = ["librccl.so.1", "librccl.so"]
-        return names + [os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), "lib", name) for name in names]
-    result = ["libnccl.so.2"]
-    spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations or () if spec is not None else ():
-        result += sorted(glob.glob(os.path.join(glob.escape(folder), "nccl", "lib", "libnccl.so.2")))
-    return result
+        return cuda_driver.library_files("FLAMBEAU_LIBNCCL", ["librccl.so.1", "librccl.so"], amd=True)
+    return cuda_driver.library_files("FLAMBEAU_LIBNCCL", ["libnccl.so.2"])
 
 
 class Library:
     """The functions of an opened library.  Handles are addresses; an error of a function raises NCCLError, which names it."""
 
     def __init__(self, path: str) -> None:
-        self.path, self._loaded = path, ctypes.CDLL(path)
-        for name, arguments in _SIGNATURES.items():
-            if not hasattr(self._loaded, name):
-                raise NCCLError(f"{path} has no {name}: NCCL {_dotted(OLDEST)} or later is wanted")
-            getattr(self._loaded, name).argtypes = arguments
+        self.path = path
+        self._loaded = cuda_driver.load_typed(
+            path, _SIGNATURES, f"NCCL {_dotted(OLDEST)} or later", NCCLError
+        )
         self._loaded.ncclGetErrorString.restype = c_char_p
         number = c_int()
         self._check("ncclGetVersion", self._loaded.ncclGetVersion(byref(number)))

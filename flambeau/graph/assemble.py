@@ -1,4 +1,7 @@
-"""From steps to a Runner: what lies where, who may lie in whose place, and which tensors die after which step."""
+"""From steps to a Runner: what lies where, who may lie in whose place, and which tensors die after which step.
+
+The host, and each device that steps run on, has an arena of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 from ..core.loops.plans import LoopPlan, RowLoopPlan
 from .convolution_step import ConvolutionStep
 from .convolutions import Convolution
-from .memory import NEVER, Arena, Use
+from .memory import NEVER, Arena, Spot, Use
 from .products import Product
 from .program import Call, Number, Program, Value
 from .runner import CallStep, LoopStep, PreparedStep, ProductStep, Reference, Runner
@@ -51,7 +54,8 @@ class _Assembly:
         self.number = {r: k for k, r in enumerate(roots)}
         self.made = [r for r in roots if r in self.returned and r.call is not None and r not in self.by_calls]
         self.launches = [_launch(step, values, self.number) for step, values in steps]
-        self.arena = Arena[Value]()
+        devices = dict.fromkeys(r.device for r in roots)
+        self.arenas = {device: Arena[Value]() for device in (None, *devices)}
         self._live()
         self._replace()
         once, late = self._use(NEVER), self._use(LARGE)
@@ -61,12 +65,19 @@ class _Assembly:
 
     def _use(self, large: int) -> Use:
         """What a run takes where values and workspaces from so many bytes on have memory of their own."""
-        self.spots = self.arena.solve(large)
+        self.spots: dict[Value, Spot[Value]] = {}
+        for arena in self.arenas.values():
+            self.spots.update(arena.solve(large))
         needed = [s.workspace if isinstance(s, PreparedStep) else 0 for s in self.launches]
         behind = max((n for n in needed if n < large), default=0)
-        made = {r: _nbytes(r) for r in self.made}
-        given = {v: self._end(v) for v in self.donated}
-        return self.arena.use(made, given, [n if n >= large else 0 for n in needed], behind)
+        workspaces = [n if n >= large else 0 for n in needed]
+        uses = []
+        for device, arena in self.arenas.items():
+            made = {r: _nbytes(r) for r in self.made if r.device is device}
+            given = {v: self._end(v) for v in self.donated if v.device is device}
+            on_host = device is None  # as what uses workspaces is
+            uses.append(arena.use(made, given, workspaces if on_host else (), behind if on_host else 0))
+        return Use(*map(sum, zip(*uses)))
 
     def _hosted(self, given: Value) -> list[Value]:
         """What lies in the memory of an argument that is given up."""
@@ -78,30 +89,33 @@ class _Assembly:
 
     def _live(self) -> None:
         """From when to when values live, and whose memory is free when."""
-        arena = self.arena
         for index, (_, values) in enumerate(self.steps):
             for v in values:
                 if v.root.call is not None:
-                    arena.touch(v.root, _nbytes(v.root), index)
-        for root, (nbytes, first, _) in arena.lives.items():
-            if root in self.by_calls:
-                arena.keep_apart(root, root in self.returned)
-            elif root in self.returned:
-                arena.lend(root, nbytes, before=first)
+                    self.arenas[v.device].touch(v.root, _nbytes(v.root), index)
+        for arena in self.arenas.values():
+            for root, (nbytes, first, _) in arena.lives.items():
+                if root in self.by_calls:
+                    arena.keep_apart(root, root in self.returned)
+                elif root in self.returned:
+                    arena.lend(root, nbytes, before=first)
         for v in self.donated:
-            arena.lend(v.root, _nbytes(v.root), after=self.last.get(v.root, -1))
+            self.arenas[v.device].lend(v.root, _nbytes(v.root), after=self.last.get(v.root, -1))
 
     def _replace(self) -> None:
         """Results of loops take the place of operands that die there, where each element is read before it is written."""
         for index, (step, values) in enumerate(self.steps):
             if not isinstance(step, LoopPlan) or isinstance(step, RowLoopPlan):
                 continue
-            strides, free = step.loop_strides(), values[step.outputs :]
+            strides = step.loop_strides()
+            values = values[: len(strides)]  # without numbers that are passed by value
+            free = values[step.outputs :]
             for k, made in enumerate(values[: step.outputs]):
-                if made is not made.root or made.root.call is None or self.arena.lives[made][1] != index:
+                arena = self.arenas[made.device]
+                if made is not made.root or made.root.call is None or arena.lives[made][1] != index:
                     continue
                 for v in free:
-                    if self._dies_in_place(v.root, index, step, values, strides, k) and self.arena.replace(
+                    if self._dies_in_place(v.root, index, step, values, strides, k) and arena.replace(
                         made, v.root
                     ):
                         free = [other for other in free if other.root is not v.root]
@@ -129,7 +143,9 @@ class _Assembly:
     def runner(self) -> Runner:
         """The steps with places."""
         program, number = self.program, self.number
-        runner = Runner(len(number), self.arena.size, self.use, 0 if self.large == NEVER else self.large)
+        runner = Runner(
+            len(number), self.arenas[None].size, self.use, 0 if self.large == NEVER else self.large
+        )
         for v in program.inputs:
             over = -1 if v is v.root else program.inputs.index(v.root)
             others = any(w is not v and w.root is v.root for w in program.inputs)
@@ -140,16 +156,24 @@ class _Assembly:
         takes: dict[int, list[int]] = {}
         frees: dict[int, list[int]] = {}
         memories: dict[Value, int] = {}
-        for r, (nbytes, first, last) in self.arena.stays().items():
-            memories[r] = runner.add_memory(nbytes)
-            takes.setdefault(first, []).append(memories[r])
-            frees.setdefault(last, []).append(memories[r])
+        common: dict[Any, int] = {None: 0}  # the arena of each device
+        for device, arena in self.arenas.items():
+            if device is not None and arena.size:
+                common[device] = runner.add_memory(arena.size, device)
+                takes.setdefault(0, []).append(common[device])
+            for r, (nbytes, first, last) in arena.stays().items():
+                memories[r] = runner.add_memory(nbytes, device)
+                takes.setdefault(first, []).append(memories[r])
+                frees.setdefault(last, []).append(memories[r])
         for r, spot in self.spots.items():
-            home = -1 if spot.home is None or spot.own else number[spot.home]
-            memory = memories[spot.home] if spot.home is not None and spot.own else 0
-            runner.add_place(number[r], spot.at, r.place, home, memory)
+            if spot.home is None:
+                runner.add_place(number[r], spot.at, r.place, -1, common[r.device])
+            elif spot.own:
+                runner.add_place(number[r], spot.at, r.place, -1, memories[spot.home])
+            else:
+                runner.add_place(number[r], spot.at, r.place, number[spot.home])
         for r in self.made:
-            first = self.arena.made_at(r)
+            first = self.arenas[r.device].made_at(r)
             result = runner.add_result(number[r], r.place, first > 0)
             if first > 0:
                 takes.setdefault(first, []).append(-1 - result)
@@ -197,7 +221,8 @@ def _launch(step: Any, values: list[Value], number: dict[Value, int]) -> Prepare
         return ProductStep(step.plan, at)
     if isinstance(step, Convolution):
         return ConvolutionStep(step, at)
-    return LoopStep(step, at)
+    scalars = values[len(step.operands) :]
+    return LoopStep(step, at, [v.dtype for v in scalars])
 
 
 def _nbytes(root: Value) -> int:

@@ -21,7 +21,7 @@ from . import config
 from .compiled import Compiled, Entry
 from .compiled import is_capturing as is_capturing  # `compiler` reaches the engine by this module
 from .compiled import switch_off as switch_off
-from .entries import Launch, Unplanned, entry_of, graph_of_capture, log, planned, refuse_devices
+from .entries import Launch, Unplanned, entry_of, graph_of_capture, log, planned, refuse_blank
 from .errors import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError, Unsupported
 from .guards import Guards
 from .options import DEFAULT, Options
@@ -168,7 +168,7 @@ class Backend:
             return Spent(planned(capture, made, self.own), tuple(on_tape))
         from .partition import region_of
 
-        refuse_devices(capture)
+        refuse_blank(capture)
         inputs = [t for _, t in capture.inputs]
         for t in _left(capture):
             if any(
@@ -179,6 +179,8 @@ class Backend:
                 raise Unplanned(
                     "it leaves a tensor in an object that was there before, and a result is computed of that"
                 )
+        if self.own.cudagraphs:
+            log.info("not replayed as a graph of the device: forward and backward are two plans")
         result = region_of(capture.recording, inputs, made, capture.numbers, self.own)
         if isinstance(result, Refusal):
             raise Unplanned(str(result))

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from .._tensor import Tensor
-from ..amp._state import get_autocast_dtype, is_autocast_enabled
 from ..amp.autocast_mode import autocast
 from ..autograd import grad
 from ..core.base.device import get_default_device
@@ -30,6 +29,7 @@ from ..core.base.dtypes import Size, by_name, device, dtype, get_default_dtype
 from ..core.base.memory import _set_inference, is_inference_mode_enabled
 from ..core.base.profiling import is_profiling
 from ..core.base.tensor import TensorBase
+from ..core.call.casting import thread_state
 from ..core.call.interceptors import has_interceptors, has_recorder, modes_on, overrides_disabled
 from ..core.call.module import call as call_module
 from ..core.call.operation import Op
@@ -189,7 +189,7 @@ class _Captures(Policy):
         """What refuses a call as a whole."""
         if _state() != state:
             return Refusal(
-                "changes the state of the thread: gradients, inference, autocast or the default dtype"
+                "changes the state of the thread: gradients, inference, autocast, the default dtype or device"
             )
         serials = {place(tensor).storage for _, tensor in self.inputs}
         calls = self.recording.calls()
@@ -225,12 +225,7 @@ class _Captures(Policy):
         there before has been written to, and no random number drawn.
         """
         at = calls[number].args[0]
-        if (
-            not isinstance(at, Place)
-            or at.device is not None
-            or self.ahead is not None
-            or len(self.looks) >= MOST_LOOKS
-        ):
+        if not isinstance(at, Place) or self.ahead is not None or len(self.looks) >= MOST_LOOKS:
             return False
         before = {place(tensor).storage for _, tensor in self.inputs}
         for k, call in enumerate(calls):
@@ -424,9 +419,9 @@ def _state() -> tuple[Any, ...]:
     return (
         is_grad_enabled(),
         is_inference_mode_enabled(),
-        is_autocast_enabled("cpu"),
-        get_autocast_dtype("cpu"),
+        thread_state(),
         get_default_dtype(),
+        get_default_device(),
     )
 
 

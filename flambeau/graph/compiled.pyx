@@ -4,16 +4,16 @@
 A call looks at the state of the thread, then at the guards of the entries, the most recently used first.  An entry has a launch, which
 makes the new tensors of the inputs, and how the result is built of them; one without a launch stands for a call that was not captured
 whole, and Python runs, the modules that it calls each compiled by itself.  Where no entry fits the call is captured, which runs it once.  Where nothing may be captured (under a mode, inside
-of another recording or of vmap, in forward mode, where tensors are made elsewhere than on the host) Python runs.
+of another recording or of vmap, in forward mode, where tensors are made without elements) Python runs.
 """
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
-from ..core.base.device cimport default_place, placing
+from ..core.base.device cimport Device, default_place, placing
 from ..core.base.dtypes cimport F64, I64, default_code
 from ..core.base.memory cimport inferring
 from ..core.base.tensor cimport TensorBase, new_tensor, pointer, runtime
-from ..core.call.casting import lower_type
+from ..core.call.casting import lower_codes
 from ..core.call.interceptors cimport overrides_off, recorder_slot
 from ..core.call.interceptors import no_interceptors
 from ..core.call.module cimport inner
@@ -280,20 +280,26 @@ cdef TensorBase number_tensor(object x):
 cdef int64_t state_of_thread() except? -1:
     """What a capture depends on beside its guards, as one number; UNCAPTURED where Python has to run."""
     cdef int grad = grad_enabled()
-    cdef int64_t state
+    cdef int64_t state, codes
+    cdef Device place
     cdef unsigned int types
-    if (grad & FORWARD or anomaly_enabled or flambeau_compile_off or recorder_slot()[0] != NULL or overrides_off()
-            or (placing and default_place() is not None)):
+    if (grad & FORWARD or anomaly_enabled or flambeau_compile_off or recorder_slot()[0] != NULL or overrides_off()):
         return UNCAPTURED
     state = grad | (inferring() << 2) | (default_code() << 3)
+    if placing:
+        place = default_place()
+        if place is not None and place.blank:
+            return UNCAPTURED
+        state |= <int64_t>(0 if place is None else place.slot) << 52
     if runtime.interceptors:
         if not no_interceptors([]):
             return UNCAPTURED
         types = autocast_on() | casting()
-        if types > 1:                 # for other devices than the CPU
-            return UNCAPTURED
-        if types:
-            state |= (autocast_on() << 8) | (casting() << 9) | (<int>lower_type("cpu").code << 10)
+        if types:                     # of devices, at most 12
+            codes = lower_codes(types)
+            if codes < 0:
+                return UNCAPTURED
+            state |= (<int64_t>autocast_on() << 8) | (<int64_t>casting() << 20) | (codes << 32)
     return state
 
 
@@ -389,7 +395,7 @@ cdef class Compiled:
         cdef list reasons = []
         for entry in self.list_of_entries:
             if entry.state != state:
-                reasons.append((None, "the state of the thread (grad mode, autocast, default dtype) is another"))
+                reasons.append((None, "the state of the thread (grad mode, autocast, default dtype or device) is another"))
                 continue
             guard, words = entry.guards.first_failing(positional, keywords)
             if words is None and entry.looks:

@@ -34,9 +34,12 @@ def decomposed(
     ['normalized_rows']
     """
     entry = getattr(operation, "entry", None)
-    if entry is None or not entry.details.get("decomposes") or any(v.place.device is not None for v in given):
+    if entry is None or not entry.details.get("decomposes"):
         return None
-    examples = [empty_strided(v.shape, v.place.stride, dtype=v.dtype, device="cpu") for v in given]
+    wheres = ["cpu" if v.device is None else v.device.place for v in given]
+    examples = [
+        empty_strided(v.shape, v.place.stride, dtype=v.dtype, device=where) for v, where in zip(given, wheres)
+    ]
     of = dict(zip(given, examples, strict=True))
     with no_grad(), Recording() as recording:
         result = operation.function(

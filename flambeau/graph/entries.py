@@ -60,15 +60,15 @@ def graph_of_capture(capture: Capture, made: list[TensorBase]) -> GraphModule:
         raise Unplanned(str(error)) from error
 
 
-def refuse_devices(capture: Capture) -> None:
-    """Unplanned where the capture takes tensors of accelerators: plans are made for the CPU."""
-    if any(t.device.type != "cpu" for _, t in capture.inputs):
-        raise Unplanned("inputs on other devices than the CPU")
+def refuse_blank(capture: Capture) -> None:
+    """Unplanned where the capture takes tensors without elements."""
+    if any(t.is_meta for _, t in capture.inputs):
+        raise Unplanned("inputs on 'meta', which have no elements")
 
 
 def planned(capture: Capture, made: list[TensorBase], options: Options) -> Launch:
     """The launch of a capture whose results need no gradients."""
-    refuse_devices(capture)
+    refuse_blank(capture)
     program = Program(graph_of_capture(capture, made), capture.ahead)
     constants = {v.root for v in program.constants()}
     for call in program.calls:
@@ -76,7 +76,15 @@ def planned(capture: Capture, made: list[TensorBase], options: Options) -> Launc
             raise Unplanned(
                 f"{call.operation.__name__}() writes to a tensor that no argument or module leads to"
             )
-    return plan(program, options=options)
+    runner = plan(program, options=options)
+    if not options.cudagraphs:
+        return runner
+    from .replayed import Replayed, obstacle
+
+    why = obstacle(program)
+    if why is not None:
+        log.info("not replayed as a graph of the device: %s", why)
+    return Replayed(runner, program, why)
 
 
 class _Result:

@@ -50,7 +50,7 @@ def with_epilogues(program: Program, groups: list[Group]) -> list[Group]:
     >>> graph, _ = record(lambda x, w, b: torch.nn.functional.linear(x, w, b).relu(), *map(torch.ones, ((2, 3), (4, 3), 4)))
     >>> program = Program(graph)
     >>> with_epilogues(program, groups_of(program))
-    [Group(linear_relu: Loop(shape=(2, 4), dims=None))]
+    [Group(linear_relu: Loop(shape=(2, 4), dims=None, device=None))]
     """
     groups = list(groups)
     home = {c: g for g in groups for c in g.calls}

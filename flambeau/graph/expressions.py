@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ..codegen import expr as ex
 from ..codegen.expr import Expr
 from ..codegen.lower import fixed
+from ..core.base.device import Device
 from ..core.call.operands import promoted_dtype
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.loops.rows import RowOp
@@ -23,6 +24,15 @@ from .program import Call, Number, Value
 
 OfValue = Callable[[Value], Expr]
 
+# dtypes of numbers that kernels are given by value, and in which
+WIDE = {
+    "float32": "float32",
+    "float64": "float64",
+    **dict.fromkeys(
+        ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"), "int64"
+    ),
+}
+
 
 class Unfused(Exception):
     """The call cannot be part of a generated kernel; says why."""
@@ -30,11 +40,12 @@ class Unfused(Exception):
 
 class Loop(NamedTuple):
     """Which loops a call goes through: over `shape`, along rows of the dimensions `dims` (counted from the right: -1 is the last), or
-    element by element where that is None.
+    element by element where that is None; on `device`, which is None for the host.
     """
 
     shape: tuple[int, ...]
     dims: frozenset[int] | None
+    device: Device | None = None
 
 
 class Leaves:
@@ -97,21 +108,45 @@ def loop_of(call: Call) -> Loop | None:
     values = (*call.values(), *call.results)
     if not call.results or any(v.dtype.is_complex or v.dtype.name not in ex.BITS for v in values):
         return None
-    if any(v.place.device is not None for v in values):
+    device = call.results[0].device
+    if not all(_is_readable(v, device) for v in values) or any(v.device is not device for v in call.results):
         return None
     if call.written and not _writes_in_loop(call):
         return None
     if pointwise_of(call) is not None:
-        return Loop(broadcast([v.shape for v in values]), None)
+        return Loop(broadcast([v.shape for v in values]), None, device)
     if isinstance(element_of(call), (Value, int, float)):
-        return Loop(call.results[0].shape, None)
+        return Loop(call.results[0].shape, None, device)
     along = None if call.written else along_of(call)
     if along is None:
         return None
     rank = len(along.tensors[0].shape)
     if any(len(v.shape) > rank for v in along.tensors):  # `dim` counts those of the first
         return None
-    return Loop(broadcast([v.shape for v in along.tensors]), row_dims(rank, along.dim))
+    if any(v.device is not device for v in along.tensors):  # which an eager call refuses
+        return None
+    return Loop(broadcast([v.shape for v in along.tensors]), row_dims(rank, along.dim), device)
+
+
+def _is_readable(value: Value, device: Device | None) -> bool:
+    """Whether a kernel on a device reads a value: where it lies, or by value, as numbers of the host are passed."""
+    return value.device is device or (device is not None and is_scalar(value))
+
+
+def is_scalar(value: Value) -> bool:
+    """Whether a value is one number in the memory of the host, of a dtype that kernels are given numbers in."""
+    return value.device is None and value.shape == () and value.dtype.name in WIDE
+
+
+def by_value(roots: Sequence[Expr], leaves: Leaves) -> list[Expr]:
+    """The expressions of a kernel on a device, with numbers of the host as scalars that have the numbers of their leaves."""
+    replace = {}
+    for e in ex.walk(roots):
+        if e.op == "input" and is_scalar(leaves.read[e.value][0]):
+            scalar = ex.cast(ex.param(e.value, WIDE[e.dtype]), e.dtype)
+            # not fixed, as what an eager call reads from memory is not (`extremes_of`)
+            replace[e] = ex.make("bitcast", (scalar,), e.dtype) if ex.is_float(e.dtype) else scalar
+    return ex.substitute(list(roots), replace)
 
 
 def pointwise_of(call: Call) -> PointwiseOp | None:

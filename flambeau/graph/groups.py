@@ -32,7 +32,9 @@ class Group:
     def fits(self, loop: Loop) -> bool:
         """Whether loops are this group's, or over one element for each of its rows."""
         assert self.loop is not None
-        shape, dims = self.loop
+        shape, dims, device = self.loop
+        if loop.device is not device:
+            return False
         if dims is not None and loop.dims is not None and dims != loop.dims:
             return False
         if loop.shape == shape:
@@ -74,7 +76,7 @@ def groups_of(program: Program, fused: bool = True, apart: Container[Call] = ())
             group.alone = alone
             groups.append(group)
         elif loop is not None and loop.dims is not None and group.loop is not None:
-            group.loop = Loop(group.loop.shape, loop.dims)
+            group.loop = group.loop._replace(dims=loop.dims)
         home[call] = group
         group.calls.append(call)
         group.made.update(call.results)
@@ -83,11 +85,11 @@ def groups_of(program: Program, fused: bool = True, apart: Container[Call] = ())
 
 
 def turns(call: Call) -> bool:
-    """Whether a call copies what lies in another order: by tiles, which only short kernels have, where others would read element by
-    element.
+    """Whether a call of the host copies what lies in another order: by tiles, which only short kernels have, where others would read
+    element by element.
     """
     source = element_of(call)
-    if not isinstance(source, Value) or source.shape != call.results[0].shape:
+    if not isinstance(source, Value) or source.device is not None or source.shape != call.results[0].shape:
         return False
     inner = [d for d, s in enumerate(call.results[0].strides) if s == 1]
     if not inner or math.prod(source.shape) < TURNED_FROM:
@@ -130,7 +132,7 @@ def _joined(
 
 def _can_merge(a: Group, b: Group, groups: Iterable[Group]) -> bool:
     assert a.loop is not None and b.loop is not None
-    if a.loop.shape != b.loop.shape or (
+    if (a.loop.shape, a.loop.device) != (b.loop.shape, b.loop.device) or (
         a.loop.dims != b.loop.dims and None not in (a.loop.dims, b.loop.dims)
     ):
         return False
@@ -192,7 +194,7 @@ def _one_place(calls: Iterable[Call]) -> bool:
 def _merge(group: Group, other: Group, groups: list[Group], home: dict[Call, Group]) -> None:
     assert group.loop is not None and other.loop is not None
     group.calls = sorted(group.calls + other.calls, key=lambda c: c.number)
-    group.loop = Loop(group.loop.shape, group.loop.dims if group.loop.dims is not None else other.loop.dims)
+    group.loop = group.loop._replace(dims=group.loop.dims if group.loop.dims is not None else other.loop.dims)
     group.made |= other.made
     groups.remove(other)
     for call in other.calls:

@@ -12,7 +12,7 @@ from ..core.loops.plans import Geometry, LoopPlan
 from .assemble import assemble
 from .convolutions import convolution_of
 from .epilogues import ProductGroup, product_with, with_epilogues
-from .expressions import Leaves, Reader, Unfused, expressions, loop_of
+from .expressions import Leaves, Reader, Unfused, by_value, expressions, loop_of
 from .groups import Group, groups_of
 from .logs import log
 from .options import DEFAULT, Options
@@ -163,13 +163,17 @@ class _Plan:
                     latest[value.root] = value
         if not latest:
             return
-        outputs = list(latest.values())
-        fused = kn.fused(group.name, simplified([known[v] for v in outputs], self.formulas))
+        outputs, device = list(latest.values()), loop.device
+        exprs = [known[v] for v in outputs]
+        if device is not None:
+            exprs = by_value(exprs, leaves)
+        fused = kn.fused(group.name, simplified(exprs, self.formulas))
         inputs = [leaves.read[k] for k in fused.inputs]
         rank, dims = len(loop.shape), loop.dims or frozenset()
         geometry = [Geometry(v.dtype, *_along(v, loop.shape, dims)) for v in outputs]
         geometry += [Geometry(v.dtype, *_sized(strides, loop.shape)) for v, strides in inputs]
-        touched = [*outputs, *(v for v, _ in inputs)]
+        touched = [*outputs, *(v for v, _ in inputs), *(leaves.read[k][0] for k in fused.params)]
+        scalars = (0,) * len(fused.params)  # a run gives those that it finds
         if isinstance(fused.kernel, kn.Row):
             if not inputs:
                 raise Unfused(f"{group.name}: rows of no tensor")
@@ -181,10 +185,11 @@ class _Plan:
                 kernels[:] = result if order is None else order(rows, result)
                 return kernels
 
-            made = row_plan(fused.kernel, loop.shape, sorted(d + rank for d in dims), geometry, settle=settle)
+            along = sorted(d + rank for d in dims)
+            made = row_plan(fused.kernel, loop.shape, along, geometry, scalars, settle, device)
             self.kernels[made] = tuple(kernels)
         else:
-            made = loop_plan(fused.kernel, loop.shape, geometry)
+            made = loop_plan(fused.kernel, loop.shape, geometry, scalars, device)
             self.kernels[made] = (fused.kernel.walking(made.accesses()),)
         self.steps.append((made, touched))
 

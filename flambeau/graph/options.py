@@ -24,13 +24,18 @@ class Options(NamedTuple):
     use_fast_math: bool = False  # formulas that hold for numbers but change bits (`passes/algebra.py`)
     epilogue_fusion: bool = True  # products end in the elementwise operations that alone read them
     joint_graph_constant_folding: bool = True  # what follows from literals alone is computed when planned
+    cudagraphs: bool = False  # on a CUDA device a run is one launch (`replayed.py`)
 
 
 DEFAULT = Options()
+NAMES = {name: name for name in Options._fields} | {
+    "triton.cudagraphs": "cudagraphs"
+}  # as programs give them
+del NAMES["cudagraphs"]
 
 _ONE_CHOICE = "kernels are chosen by shapes, and nothing is timed"
 _ALWAYS = "it always holds"
-_NO_GPU_GRAPHS = "plans run without Python between their steps"
+_ONE_POOL = "each graph has memory of its own"
 _NO_PADDING = "tiles take rows of any length"
 
 ACCEPTED: dict[str, tuple[type, str]] = {
@@ -46,8 +51,7 @@ ACCEPTED: dict[str, tuple[type, str]] = {
     "eager_numerics.disable_ftz": (bool, _ALWAYS),
     "shape_padding": (bool, _NO_PADDING),
     "comprehensive_padding": (bool, _NO_PADDING),
-    "triton.cudagraphs": (bool, _NO_GPU_GRAPHS),
-    "triton.cudagraph_trees": (bool, _NO_GPU_GRAPHS),
+    "triton.cudagraph_trees": (bool, _ONE_POOL),
     "triton.unique_kernel_names": (bool, "kernels are named by their operations"),
     "guard_filter_fn": (object, "guards are looked at by compiled code, all of them"),
     "trace.enabled": (bool, "the plans are logged, as with FLAMBEAU_LOG=+graph"),
@@ -55,24 +59,30 @@ ACCEPTED: dict[str, tuple[type, str]] = {
 }
 
 
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
+MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {"triton.cudagraphs": True},
+    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True, "coordinate_descent_tuning": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True},
+    "lite": {},
+}
 
 
 def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
-    """The options that a mode of `compile` sets, or those of each mode: none, for there is one way to make a kernel.
+    """The options that a mode of `compile` sets, or those of each mode.
 
     Raises:
         RuntimeError: an unknown mode
 
     >>> from flambeau.graph.options import list_mode_options
     >>> list_mode_options("reduce-overhead"), len(list_mode_options())
-    ({}, 5)
+    ({'triton.cudagraphs': True}, 5)
     """
     if mode is None:
-        return {name: {} for name in MODES}
+        return {name: dict(own) for name, own in MODES.items()}
     if mode not in MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
-    return {}
+    return dict(MODES[mode])
 
 
 def list_options() -> list[str]:
@@ -82,7 +92,7 @@ def list_options() -> list[str]:
     >>> [name for name in list_options() if "numerics" in name]
     ['eager_numerics', 'eager_numerics.disable_ftz', 'eager_numerics.division_rounding']
     """
-    return sorted([*Options._fields, *ACCEPTED])
+    return sorted([*NAMES, *ACCEPTED])
 
 
 def options_of(given: Mapping[str, Any] | None) -> Options:
@@ -101,7 +111,7 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
     if not isinstance(given, Mapping):
         raise TypeError(f"compile(): options: expected a dict, got {type(given).__name__}")
     kinds: dict[str, type] = {
-        **dict.fromkeys(Options._fields, bool),
+        **dict.fromkeys(NAMES, bool),
         **{name: kind for name, (kind, _) in ACCEPTED.items()},
     }
     result: dict[str, Any] = {}
@@ -115,8 +125,8 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
             raise RuntimeError(
                 f"Unexpected type of attr {key}, got {type(value).__name__} should be {kinds[name].__name__}"
             )
-        if name in Options._fields:
-            result[name] = value
+        if name in NAMES:
+            result[NAMES[name]] = value
         elif name == "trace.enabled" and value:
             from .logs import DEBUG, switch_on  # not at the start of programs, which need no logs
 

@@ -108,6 +108,10 @@ def _own_order(call: Call) -> Order | None:
     if along is None:
         return None
     loop = loop_of(call)
+    if (
+        loop is not None and loop.device is not None
+    ):  # where the form of a kernel, and so the order, depends on what else it computes
+        return None
     if loop is None or not _natural([v.strides for v in along.tensors], loop):
         return None
     try:

@@ -52,7 +52,9 @@ def product_of(call: Call) -> Product | None:
 
 
 def operands_of(call: Call) -> Operands | None:
-    """What a call multiplies, as its declaration says; None for no product, one that writes, or one whose result is not dense."""
+    """What a call of the host multiplies, as its declaration says; None for no product, one that writes, or one whose result is not
+    dense.
+    """
     entry: Any = getattr(call.operation, "entry", None)
     said = None if entry is None else entry.details.get("product")
     (result,) = call.results if len(call.results) == 1 else (None,)
@@ -60,6 +62,7 @@ def operands_of(call: Call) -> Operands | None:
         said is None
         or call.written
         or result is None
+        or any(v.device is not None for v in (result, *call.values()))
         or not result.contiguous
         or not result.dtype.is_floating_point
     ):
@@ -75,4 +78,5 @@ def operands_of(call: Call) -> Operands | None:
 
 def example(value: Value) -> TensorBase:
     """A tensor of a value's geometry."""
-    return empty_strided(value.shape, value.place.stride, dtype=value.dtype, device="cpu")
+    where = "cpu" if value.device is None else value.device.place
+    return empty_strided(value.shape, value.place.stride, dtype=value.dtype, device=where)

@@ -55,6 +55,11 @@ class Value:
         return self.place.dtype
 
     @property
+    def device(self) -> Any:
+        """The `Device` that it lies on; None for the host."""
+        return self.place.device
+
+    @property
     def offset(self) -> int:
         """Elements from where the root begins."""
         return self.place.offset - self.root.place.offset * self.root.dtype.itemsize // self.dtype.itemsize

@@ -5,9 +5,9 @@ What the two plans are, and what the node saves, is decided by `partition.py`.
 """
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
 from cpython.object cimport PyObject
-from ..core.base.tensor cimport MAX_DIMS, TENSOR, TensorBase, alias, new_strided, pointer
+from ..core.base.device cimport Device
+from ..core.base.tensor cimport MAX_DIMS, TENSOR, TensorBase, alias, new_strided_on
 from ..core.tape.functions import FunctionNode
 from ..core.tape.history cimport attach
 from ..core.tape.modes cimport REVERSE, grad_enabled, set_grad, wants_grad
@@ -34,20 +34,17 @@ cdef class Cotangent:
     cdef int rank, code
     cdef int64_t sizes[MAX_DIMS]
     cdef int64_t strides[MAX_DIMS]
-    cdef int64_t nbytes           # from the first element to the last
+    cdef Device on                # None for the host
 
     def __cinit__(self, place):
         cdef int d
-        cdef int64_t last = 0
-        self.rank, self.code = <int>len(place.shape), place.dtype.code
+        self.rank, self.code, self.on = <int>len(place.shape), place.dtype.code, place.device
         for d in range(self.rank):
             self.sizes[d], self.strides[d] = place.shape[d], place.stride[d]
-            last += (self.sizes[d] - 1) * self.strides[d]
-        self.nbytes = (last + 1) * place.dtype.itemsize
 
     cdef bint fits(self, TensorBase t) noexcept:
         cdef int d
-        if t.rank != self.rank or t.code != self.code:
+        if t.rank != self.rank or t.code != self.code or t.storage.on is not self.on:
             return False
         for d in range(self.rank):
             if t.sizes[d] != self.sizes[d] or (t.strides[d] != self.strides[d] and t.sizes[d] != 1):
@@ -59,11 +56,11 @@ cdef class Cotangent:
         cdef TensorBase t
         if grad is not None and self.fits(<TensorBase>grad):
             return grad
-        t = new_strided(self.rank, self.sizes, self.strides, self.code)
+        t = new_strided_on(self.on, self.rank, self.sizes, self.strides, self.code)
         if grad is not None:
             (<object>t).copy_(grad)
-        elif t.count:
-            memset(pointer(t), 0, self.nbytes)
+        else:
+            (<object>t).zero_()
         return t
 
 
@@ -313,10 +310,10 @@ cdef class Region:
 cdef class Spent:
     """A plan that runs a backward pass itself: its results on the tape are those whose history that pass has freed."""
 
-    cdef readonly Runner plan
+    cdef readonly object plan           # a Runner, or what replays one
     cdef readonly tuple results         # their numbers
 
-    def __init__(self, Runner plan not None, tuple results):
+    def __init__(self, plan not None, tuple results):
         self.plan, self.results = plan, results
 
     @property
@@ -324,7 +321,7 @@ cdef class Spent:
         return self.plan.unused
 
     def __call__(self, *tensors):
-        cdef tuple made = <tuple>self.plan.call(PySequence_Fast_ITEMS(tensors), len(tensors))
+        cdef tuple made = self.plan(*tensors)
         cdef RegionNode node = RegionNode.__new__(RegionNode)
         cdef int k
         node.outputs = <int>len(self.results)

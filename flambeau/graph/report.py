@@ -138,6 +138,8 @@ def why_called(call: Call) -> str:
         return f"{call.name}() writes to memory that is there before"
     if any(v.dtype.is_complex for v in (*call.values(), *call.results)):
         return f"{call.name}() is of complex numbers"
+    if len({v.device for v in (*call.values(), *call.results)}) > 1:
+        return f"{call.name}() has tensors on several devices"
     if loop_of(call) is None:
         return f"{call.name}() is no loop over elements or rows"
     return f"{call.name}() is planned alone"
@@ -148,6 +150,8 @@ def why_two(maker: Step, reader: Step) -> str:
     a, b = _loop(maker), _loop(reader)
     if a is None or b is None:
         return "one is no loop"
+    if a.device is not b.device:
+        return "they run on two devices"
     if a.dims is not None and b.dims is not None and a.dims != b.dims:
         return f"rows of dimensions {sorted(a.dims)} and of {sorted(b.dims)}"
     dims = a.dims or b.dims or frozenset()
@@ -180,4 +184,4 @@ def _loops(step: Step) -> str:
     if loop is None:
         return "elements"
     rows = "" if loop.dims is None else f", rows along {sorted(loop.dims)}"
-    return f"{list(loop.shape)}{rows}"
+    return f"{list(loop.shape)}{rows}{'' if loop.device is None else f' on {loop.device.place}'}"

@@ -1,6 +1,7 @@
 """A plan run in compiled code; see runner.pyx."""
 from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
+from ..core.base.device cimport Device
 from ..core.base.tensor cimport TensorBase
 from ..core.call.kernels cimport kernel_t
 
@@ -37,6 +38,7 @@ cdef struct Stretch:              # launches one after another, or a call
     int free_begin, free_end      # memories of the runner's own that nobody touches any more
     int64_t workspace             # bytes that are taken for it alone; 0: what lies behind the arena is enough
     double work                   # of its launches
+    bint away                     # some are launches of a device, which need the GIL
     bint releases                 # enough work to give up the GIL
 
 cdef struct Layout:               # of a new tensor, or of one that is given
@@ -47,6 +49,7 @@ cdef struct Layout:               # of a new tensor, or of one that is given
     int home                      # the root whose memory a placed one lies in; -1 - k: memory k of the runner's own, 0 the arena
     bint late                     # of a result: made when the first step writes to it
     int64_t at                    # there, in bytes
+    PyObject* on                  # borrowed: the Device whose memory it is; None for the host
     int64_t* sizes                # strides follow
 
 cdef struct Run:
@@ -68,7 +71,7 @@ cdef class Runner:
     cdef Layout* placed
     cdef Layout* made
     cdef int* place_of                          # of a root among those that are placed; -1: none
-    cdef int input_count, placed_count, made_count, launch_count, stretch_count, widest, written_count, memory_count
+    cdef int given_count, placed_count, made_count, launch_count, stretch_count, widest, written_count, memory_count
     cdef int* written
     cdef int* drops
     cdef int* takes
@@ -79,7 +82,7 @@ cdef class Runner:
     cdef Stretch* stretches
     cdef bint calls
     cdef int64_t late                           # bytes from which memory is taken for the steps that touch it; 0: none is
-    cdef list constants, drop_lists, take_lists, free_lists, ends, written_roots, memory_sizes
+    cdef list constants, drop_lists, take_lists, free_lists, ends, written_roots, memory_sizes, memory_devices
 
     # What the steps compute of these tensors (borrowed, of the recorded geometry: TypeError for others).
     cdef object call(self, PyObject** tensors, Py_ssize_t n)

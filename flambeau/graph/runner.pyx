@@ -4,18 +4,23 @@
 Every run has memory of its own (an arena, memories that a step takes and a later one frees, new results), so that runs of several
 threads, and one inside another, are apart.  Launches between which no memory changes hands are a stretch: short ones run under Python's
 lock, long ones give it up once and look at signals now and then.
+
+A memory belongs to the host or to a device. Steps on a device are queued on the thread's current stream there, in their order, so a memory
+that is freed is safe to take again: what is queued on it runs first.
 """
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from ..core.base.dtypes cimport F64, ITEMSIZE
-from ..core.base.memory cimport Storage, new_storage
+from ..core.base.device cimport Device
+from ..core.base.dtypes cimport BOOL, F32, F64, I16, I32, I64, I8, ITEMSIZE, U16, U32, U64, U8, dtype
+from ..core.base.memory cimport Storage, new_storage, new_storage_on, trade
 from ..core.base.profiling cimport SPAN, begin as begin_entry, end as end_entry, profiling
 from ..core.base.prepacked cimport enter_plan, leave_plan
 from ..core.base.tensor cimport (
-    MAX_DIMS, TensorBase, alias, bump_version, check_writable, find_contiguous, new_object, new_strided, new_tensor, pointer, set_rank,
+    MAX_DIMS, TensorBase, alias, bump_version, check_writable, data_address, find_contiguous, new_object, new_strided_on, new_tensor_on,
+    pointer, set_rank,
 )
 from ..core.call.kernels cimport PARALLEL_FROM
 from ..core.lib.products.blas cimport INTERRUPTED, OK
@@ -33,6 +38,7 @@ cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
     void Py_XDECREF(PyObject* o)
     PyObject** PySequence_Fast_ITEMS(object o)
+    Py_ssize_t Py_REFCNT(PyObject* o)
     object PyObject_Vectorcall(object callable, PyObject** args, size_t nargs, PyObject* names)
 
 cdef enum:
@@ -46,7 +52,7 @@ cdef enum:
 cdef class PreparedStep:
     """A launch: operand k lies `places[k] = (root, bytes)`.  A kind of its own sets `work` and `workspace`, and has `launch`."""
 
-    def __cinit__(self, plan, places):
+    def __cinit__(self, plan, places, *rest):
         cdef int k
         self.count = <int>len(places)
         self.roots, self.offsets = <int*>room(self.count, sizeof(int)), <int64_t*>room(self.count, sizeof(int64_t))
@@ -63,21 +69,65 @@ cdef class PreparedStep:
 
 
 cdef class LoopStep(PreparedStep):
-    """Loops, or rows: results, then inputs."""
+    """Loops, or rows: results, then inputs; then, on a device, numbers of the host that the kernel is given by value, of those dtypes."""
 
     cdef readonly LoopPlan plan
+    cdef int numbers
+    cdef int* codes
 
-    def __init__(self, LoopPlan plan not None, places):
-        self.plan = plan
+    def __init__(self, LoopPlan plan not None, places, dtypes=()):
+        cdef int k
+        self.plan, self.numbers = plan, <int>len(dtypes)
+        if plan.count + self.numbers != self.count:
+            raise ValueError(f"LoopStep: {plan.count + self.numbers} places expected, got {self.count}")
+        self.codes = <int*>room(self.numbers, sizeof(int))
+        for k in range(self.numbers):
+            self.codes[k] = (<dtype?>dtypes[k]).code
         self.work = work_of((<RowLoopPlan>plan).rows) if isinstance(plan, RowLoopPlan) else plan.loops.count
         if plan.many:
             self.work = max(self.work, <double>PARALLEL_FROM)
 
+    def __dealloc__(self):
+        free(self.codes)
+
     cdef int launch(self, char** data, char* workspace) except -1 nogil:
-        return self.plan.launch_at(data)
+        if self.plan.device is None:
+            return self.plan.launch_at(data)
+        with gil:
+            return self.launch_there(data)
+
+    cdef int launch_there(self, char** data) except -1:
+        cdef uint64_t* scalars = <uint64_t*>alloca((self.numbers + 1) * sizeof(uint64_t))
+        cdef int k
+        for k in range(self.numbers):
+            scalars[k] = scalar_at(data[self.plan.count + k], self.codes[k])
+        return self.plan.launch_there(data, scalars if self.numbers else NULL)
 
     def __repr__(self):
         return repr(self.plan)
+
+
+cdef uint64_t scalar_at(const char* place, int code) noexcept:
+    """An element as a kernel is given numbers: the bits of a double, or 64 bits of an integer."""
+    cdef double real
+    cdef uint64_t bits
+    if code == F32 or code == F64:
+        real = (<const float*>place)[0] if code == F32 else (<const double*>place)[0]
+        memcpy(&bits, &real, 8)
+        return bits
+    if code == BOOL or code == U8:
+        return (<const uint8_t*>place)[0]
+    if code == I8:
+        return <uint64_t><int64_t>(<const int8_t*>place)[0]
+    if code == I16:
+        return <uint64_t><int64_t>(<const int16_t*>place)[0]
+    if code == I32:
+        return <uint64_t><int64_t>(<const int32_t*>place)[0]
+    if code == U16:
+        return (<const uint16_t*>place)[0]
+    if code == U32:
+        return (<const uint32_t*>place)[0]
+    return (<const uint64_t*>place)[0]     # int64, uint64
 
 
 cdef class ProductStep(PreparedStep):
@@ -173,7 +223,7 @@ cdef class Geometry:
         cdef int64_t step = 1
         cdef int d
         own.root, own.rank, own.code, own.at, own.home = root, <int>len(place.shape), place.dtype.code, at, home
-        self.place = place
+        self.place, own.on = place, <PyObject*>place.device     # devices live as long as the process
         own.sizes = <int64_t*>room(2 * own.rank, sizeof(int64_t))
         own.dense = True
         for d in range(own.rank):
@@ -198,14 +248,19 @@ cdef int64_t nbytes_of(const Layout* own) noexcept:
 
 
 cdef bint matches(const Layout* own, TensorBase t) noexcept:
-    """Whether a tensor is on the host and like that."""
+    """Whether a tensor is like that, and where that is."""
     cdef int d
-    if t.rank != own.rank or t.code != own.code or t.storage.on is not None:
+    if t.rank != own.rank or t.code != own.code or <PyObject*>t.storage.on != own.on:
         return False
     for d in range(own.rank):
         if t.sizes[d] != own.sizes[d] or (t.strides[d] != own.sizes[own.rank + d] and t.sizes[d] != 1):
             return False
     return True
+
+
+cdef inline char* base_of(TensorBase t) except? NULL:
+    """Where a tensor begins, in the memory of the host or of its device."""
+    return pointer(t) if t.storage.on is None else data_address(t)
 
 
 cdef inline int launch_step(PyObject* step, char** data, char* workspace) except -1 nogil:
@@ -226,7 +281,7 @@ cdef class Runner:
         self.roots, self.nbytes, self.memory, self.late = roots, nbytes, memory, late
         self.places, self.constants, self.steps, self.held = [[], [], []], [], [], []
         self.drop_lists, self.take_lists, self.free_lists, self.written_roots, self.memory_sizes = [], [], [], [], [nbytes]
-        self.ends = []
+        self.ends, self.memory_devices = [], [None]
 
     def __dealloc__(self):
         free(self.inputs)
@@ -255,9 +310,10 @@ cdef class Runner:
         """A tensor that is the same in all runs."""
         self.constants.append((tensor, Geometry(root, place)))
 
-    def add_memory(self, int64_t nbytes) -> int:
-        """A memory that a step takes and a later one frees; its number."""
+    def add_memory(self, int64_t nbytes, Device device=None) -> int:
+        """A memory, of the host or a device, that a step takes and a later one frees; its number."""
         self.memory_sizes.append(nbytes)
+        self.memory_devices.append(device)
         return len(self.memory_sizes) - 1
 
     def add_place(self, int root, int64_t at, place, int home=-1, int memory=0) -> None:
@@ -293,6 +349,11 @@ cdef class Runner:
         """The numbers of inputs that no step reads."""
         return [k for k in range(len(self.places[0])) if (<Geometry>self.places[0][k]).layout.unused]
 
+    @property
+    def input_count(self) -> int:
+        """How many tensors it takes."""
+        return len(self.places[0])
+
     def describe(self, report, list names) -> None:
         """What the steps compute, and the name of each."""
         if len(names) != len(self.steps):
@@ -325,8 +386,8 @@ cdef class Runner:
         cdef Py_ssize_t k, i
         if not self.complete:
             raise RuntimeError("Runner: its outputs have not been set")
-        if n != self.input_count:
-            raise TypeError(f"the plan takes {self.input_count} tensors, got {n}")
+        if n != self.given_count:
+            raise TypeError(f"the plan takes {self.given_count} tensors, got {n}")
         for k in range(n):
             own = &self.inputs[k]
             if own.unused:
@@ -342,7 +403,7 @@ cdef class Runner:
 
     cdef object run(self, PyObject** tensors, list consumed=None):
         cdef Run r
-        cdef int k, total = self.roots + self.memory_count, given = self.input_count + <int>len(self.constants)
+        cdef int k, total = self.roots + self.memory_count, given = self.given_count + <int>len(self.constants)
         cdef void* memory = NULL
         cdef size_t nbytes = total * (sizeof(char*) + sizeof(PyObject*)) + given * sizeof(PyObject*)
         cdef PyObject** storages
@@ -396,13 +457,13 @@ cdef class Runner:
         cdef double since = 0
         cdef int k, i
         cdef list constants = self.constants
-        for k in range(self.input_count):
+        for k in range(self.given_count):
             t = <TensorBase>tensors[k]
             own = &self.inputs[k]
             if not own.donated:
                 storages[k] = <PyObject*>t.storage
                 Py_INCREF(t.storage)
-            r.bases[own.root], r.known[own.root] = pointer(t), <PyObject*>t
+            r.bases[own.root], r.known[own.root] = base_of(t), <PyObject*>t
             Py_INCREF(t)
         if consumed is not None:
             t = None
@@ -412,9 +473,9 @@ cdef class Runner:
             if not matches(own, t):
                 raise RuntimeError(f"the plan was made with a constant of another geometry than {t.dtype} of shape {list(t.shape)} with "
                                    f"strides {t.stride()}")
-            storages[self.input_count + k] = <PyObject*>t.storage
+            storages[self.given_count + k] = <PyObject*>t.storage
             Py_INCREF(t.storage)
-            r.bases[own.root], r.known[own.root] = pointer(t), <PyObject*>t
+            r.bases[own.root], r.known[own.root] = base_of(t), <PyObject*>t
             Py_INCREF(t)
         for k in range(self.written_count):
             check_writable(<TensorBase>r.known[self.written[k]], "compiled function")
@@ -462,10 +523,10 @@ cdef class Runner:
         """The tensor of a result."""
         cdef TensorBase t
         if own.dense:
-            t = new_tensor(own.rank, own.sizes, own.code)
+            t = new_tensor_on(<Device>own.on, own.rank, own.sizes, own.code)
         else:
-            t = new_strided(own.rank, own.sizes, own.sizes + own.rank, own.code)
-        r.bases[own.root], r.known[own.root] = pointer(t), <PyObject*>t
+            t = new_strided_on(<Device>own.on, own.rank, own.sizes, own.sizes + own.rank, own.code)
+        r.bases[own.root], r.known[own.root] = base_of(t), <PyObject*>t
         Py_INCREF(t)
         return 0
 
@@ -474,8 +535,9 @@ cdef class Runner:
         cdef Storage storage
         if which < 0:
             return self.make(&self.made[-1 - which], r)
-        storage = new_storage(self.sizes[which])
-        r.bases[self.roots + which], r.memories[which] = storage.data, <PyObject*>storage
+        storage = new_storage_on(<Device>self.memory_devices[which], self.sizes[which])
+        r.bases[self.roots + which] = storage.data if storage.on is None else <char*><uintptr_t>storage.address
+        r.memories[which] = <PyObject*>storage
         Py_INCREF(storage)
         return 0
 
@@ -539,7 +601,7 @@ cdef class Runner:
                                    f"strides {t.stride()}: its shape depends on values")
             if g.layout.root >= 0:
                 Py_XDECREF(r.known[g.layout.root])
-                r.known[g.layout.root], r.bases[g.layout.root] = <PyObject*>t, pointer(t)
+                r.known[g.layout.root], r.bases[g.layout.root] = <PyObject*>t, base_of(t)
                 Py_INCREF(t)
         return 0
 
@@ -613,7 +675,7 @@ cdef class Runner:
         if self.complete:
             raise RuntimeError("Runner: its outputs have been set")
         self.inputs, self.placed, self.made = layouts(self.places[0]), layouts(self.places[1]), layouts(self.places[2])
-        self.input_count, self.placed_count, self.made_count = [len(x) for x in self.places]
+        self.given_count, self.placed_count, self.made_count = [len(x) for x in self.places]
         self.place_of = <int*>room(self.roots, sizeof(int))
         for k in range(self.roots):
             self.place_of[k] = -1
@@ -668,10 +730,11 @@ cdef class Runner:
                         l.operands[i].offset += own.at
                 if type(step) is LoopStep:
                     plan = (<LoopStep>step).plan
+                    s.away = s.away or plan.device is not None
                     if plan.geometry != NULL and plan.offsets == NULL and plan.repeated < 0 and not plan.many:
                         l.kernel, l.geometry, l.scalars = plan.run, plan.geometry, plan.scalars
                 work += step.work
-                s.end, s.work, s.releases = first, work, work >= PARALLEL_FROM
+                s.end, s.work, s.releases = first, work, work >= PARALLEL_FROM and not s.away
                 s.workspace = step.workspace if self.is_late(step.workspace) else 0
             taken += <int>len(self.take_lists[k])
             dropped += <int>len(self.drop_lists[k])
@@ -718,7 +781,8 @@ cdef Layout* layouts(list geometries) except NULL:
 
 
 cdef str mismatch(int k, place, given):
-    wanted = f"a CPU tensor of {place.dtype}, shape {list(place.shape)} and strides {place.stride}"
+    where = "CPU" if place.device is None else str((<Device>place.device).place)
+    wanted = f"a {where} tensor of {place.dtype}, shape {list(place.shape)} and strides {place.stride}"
     if not isinstance(given, TensorBase):
         return f"the plan was made for {wanted} as argument {k}, got {type(given).__name__}"
     return (f"the plan was made for {wanted} as argument {k}, got {given.dtype} on {given.device} of shape {list(given.shape)} and strides "
@@ -753,3 +817,39 @@ cdef int collect(object x, list result) except -1:
         for y in x.values():
             collect(y, result)
     return 0
+
+
+# --- results in memory that is written again ------------------------------
+def is_held(TensorBase t not None) -> bool:
+    """Whether others hold the memory of a tensor, of which the caller has one."""
+    return Py_REFCNT(<PyObject*>t.storage) > 1
+
+
+def is_exposed(TensorBase t not None) -> bool:
+    """Whether the address of its memory was given away."""
+    return t.storage.exposed
+
+
+def moved_out(TensorBase t not None) -> TensorBase:
+    """A tensor over the memory of this one, which lies in new memory, with its elements, from then on: so do all over the same storage."""
+    cdef Storage held = t.storage, new = new_storage_on(t.storage.on, t.storage.length)
+    cdef TensorBase result
+    if held.length:
+        held.on.copy_within(new.address, held.address, held.length)
+    trade(held, new)
+    new.inference = held.inference
+    result = alias(t, t.rank, t.sizes, t.strides, t.offset)
+    result.storage = new
+    return result
+
+
+def results_of(list tensors not None) -> tuple:
+    """New tensors over the memory of these."""
+    cdef TensorBase t
+    return tuple([alias(t, t.rank, t.sizes, t.strides, t.offset) for t in tensors])
+
+
+def note_writes(TensorBase t not None) -> None:
+    """Before something else than a plan writes to an input as the plan does."""
+    check_writable(t, "compiled function")
+    bump_version(t)

@@ -156,6 +156,6 @@ def _replaced(part: Part, given: Container[Value]) -> list[tuple[Value, Value]]:
                 (m, r)
                 for m in made
                 for r in read
-                if m.span == r.span and m.dtype.itemsize == r.dtype.itemsize
+                if m.span == r.span and m.dtype.itemsize == r.dtype.itemsize and m.device is r.device
             ]
     return result

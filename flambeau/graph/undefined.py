@@ -76,7 +76,8 @@ class _Rest(Subgraph):
             if n not in self.made:
                 name = f"_zeros{len(self.made)}"
                 at = n.meta["places"]
-                zeros = empty_strided(at.shape, at.stride, dtype=at.dtype, device=at.device).zero_()
+                where = "cpu" if at.device is None else at.device.place
+                zeros = empty_strided(at.shape, at.stride, dtype=at.dtype, device=where).zero_()
                 self.root.register_buffer(name, zeros)
                 node = self.graph.get_attr(name)
                 node.meta["places"] = place(zeros)

@@ -28,6 +28,7 @@ from flambeau.codegen.tiles.quantised import NF4
 CONFIGS = [
     Int8WeightOnlyConfig(),
     Float8WeightOnlyConfig(),
+    Float8WeightOnlyConfig(flambeau.float8_e5m2),
     *(c(g) for c in (Int4WeightOnlyConfig, NF4WeightOnlyConfig) for g in (32, 64)),
 ]
 
@@ -43,12 +44,13 @@ def coded(weight, config):
     if config.kind == "int8":
         scale = np.abs(w).max(1, keepdims=True) / 127
         return np.round(w / scale) * scale
-    if config.kind == "float8":
-        scale = np.abs(w).max(1, keepdims=True) / 448
+    if config.kind.startswith("float8"):
+        largest, bits, least = (448, 3, -9) if config.kind == "float8" else (57344, 2, -16)
+        scale = np.abs(w).max(1, keepdims=True) / largest
         numbers = np.abs(w / scale)
-        step = 2.0 ** np.maximum(
-            np.floor(np.log2(np.maximum(numbers, 1e-30))) - 3, -9
-        )  # of three bits of mantissa
+        step = 2.0 ** np.maximum(  # of so many bits of mantissa
+            np.floor(np.log2(np.maximum(numbers, 1e-30))) - bits, least
+        )
         return np.sign(w) * np.round(numbers / step) * step * scale
     groups = w.reshape(w.shape[0], -1, config.group_size)
     if config.kind == "int4":
@@ -243,8 +245,8 @@ def test_embeddings_that_change_are_refused():
         ValueError, match=r"quantize_\(\): 0: WeightOnlyEmbedding: an embedding with max_norm"
     ):
         quantize_(net, Int8WeightOnlyConfig(), lambda module, name: name == "0")
-    with pytest.raises(ValueError, match="weight_dtype must be float8_e4m3fn"):
-        Float8WeightOnlyConfig(flambeau.float8_e5m2)
+    with pytest.raises(ValueError, match="weight_dtype must be float8_e4m3fn or float8_e5m2"):
+        Float8WeightOnlyConfig(flambeau.float16)
 
 
 # --- how much is lost ------------------------------

@@ -476,16 +476,21 @@ class Warp:
         for register, four in zip(self.list(to), words):
             self.write(register, four)
 
+    def fragment(self, operand, kind):
+        """The 16 × 16 elements of a left operand in registers."""
+        left, t = np.zeros((16, 16), "f4"), np.arange(WARP)
+        for n, register in enumerate(self.list(operand)):
+            two = halves(self.read(register), kind)
+            for e in range(2):
+                left[t // 4 + 8 * (n % 2), t % 4 * 2 + e + 8 * (n // 2)] = two[:, e]
+        return left
+
     def do_mma(self, name, d, a, b, c):
         assert name[:4] == ["sync", "aligned", "m16n8k16", "row"] and self.on.all()
         kind = name[6]
         t = np.arange(WARP)
         group, pair = t // 4, t % 4 * 2
-        left, right, sums = np.zeros((16, 16), "f4"), np.zeros((16, 8), "f4"), np.zeros((16, 8), "f4")
-        for n, register in enumerate(self.list(a)):
-            two = halves(self.read(register), kind)
-            for e in range(2):
-                left[group + 8 * (n % 2), pair + e + 8 * (n // 2)] = two[:, e]
+        left, right, sums = self.fragment(a, kind), np.zeros((16, 8), "f4"), np.zeros((16, 8), "f4")
         for n, register in enumerate(self.list(b)):
             two = halves(self.read(register), kind)
             for e in range(2):
@@ -508,15 +513,22 @@ class Warp:
                 for product in self.products.pop(0):
                     product()
             return None
-        d, left, right, _, one, other, a_turned, b_turned = operands
-        assert (one, other) == ("1", "1")
+        d, left, right, scale, one, other, *turned = operands
+        from_registers = left.startswith("{")
+        assert (one, other) == ("1", "1") and len(turned) == 2 - from_registers
         columns, kind = int(re.match(r"m64n(\d+)k16", name[3])[1]), name[5]
         first = self.number % 4 * 16
-        left, right = int(self.read(left)[0]), int(self.read(right)[0])
+        adds = self.read(scale).astype(bool)
+        assert adds.all() or not adds.any()
+        left_at = None if from_registers else int(self.read(left)[0])
+        right_at = int(self.read(right)[0])
 
         def operands_now():
-            a = self.described(left, 64, a_turned == "1", kind)[first : first + 16]
-            return a, self.described(right, columns, b_turned == "1", kind)
+            if from_registers:
+                a = self.fragment(left, kind)
+            else:
+                a = self.described(left_at, 64, turned[0] == "1", kind)[first : first + 16]
+            return a, self.described(right_at, columns, turned[-1] == "1", kind)
 
         early = operands_now() if self.m.random.integers(2) else None
         registers = np.array(self.list(d))
@@ -528,7 +540,8 @@ class Warp:
             t = np.arange(WARP)
             for n, register in enumerate(registers):
                 row, column = t // 4 + 8 * (n // 2 % 2), n // 4 * 8 + t % 4 * 2 + n % 2
-                self.write_floats(register, self.floats(register) + added[row, column], np.ones(WARP, bool))
+                old = self.floats(register) if adds.all() else np.float32(0)
+                self.write_floats(register, old + added[row, column], np.ones(WARP, bool))
 
         return self.products[-1].append(finish)
 

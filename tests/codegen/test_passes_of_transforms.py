@@ -13,9 +13,33 @@ from flambeau.codegen.tiles import transforms
 from flambeau.core.lib import fourier
 
 RNG = np.random.default_rng(5)
-# Every factor, squares, few and many passes, less than a vector, primes (by a convolution), lengths that are cut for few rows.
-LENGTHS = [*range(1, 18), 23, 26, 33, 49, 97, 100, 128, 243, 360, 625, 997, 1000, 1001, 1331, 2048]
-LONG = [2187, 4096, 5000, 30030, 65536]
+# Every factor, squares, few and many passes, less than a vector, primes (by a convolution), lengths that are cut for few rows,
+# vectors of vectors, whose own elements are lanes, and halves of those.
+LENGTHS = [
+    *range(1, 18),
+    23,
+    26,
+    32,
+    33,
+    49,
+    64,
+    97,
+    100,
+    128,
+    192,
+    243,
+    256,
+    360,
+    512,
+    625,
+    768,
+    997,
+    1000,
+    1001,
+    1331,
+    2048,
+]
+LONG = [2187, 2401, 4096, 5000, 30030, 65536]
 TOLERANCE = {"complex128": 3e-15, "complex64": 8e-7}
 
 
@@ -60,6 +84,46 @@ def test_side_by_side(shape, dim):
     axes = tuple(range(len(shape)))
     close(flambeau.fft.ifftn(flambeau.tensor(a)), np.fft.ifftn(a, axes=axes), "complex128")
     close(flambeau.fft.irfftn(flambeau.tensor(a)), np.fft.irfftn(a, axes=axes), "complex128")
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("shape", [(3, 40, 16, 24), (2, 5, 90, 33), (50, 40, 17), (3, 7, 4097, 4)])
+def test_images(shape, dtype):
+    """Along their last two dimensions, some at a time, and in any order; lines that leave one to four signals over."""
+    a = numbers(*shape, dtype=dtype)
+    real = a.real.copy()
+    for axes in ((-2, -1), (-1, -2)):
+        close(flambeau.fft.fftn(flambeau.tensor(a), dim=axes), np.fft.fftn(a.astype("c16"), axes=axes), dtype)
+        close(
+            flambeau.fft.ifftn(flambeau.tensor(a), dim=axes), np.fft.ifftn(a.astype("c16"), axes=axes), dtype
+        )
+        half = np.fft.rfftn(real.astype("d"), axes=axes)
+        close(flambeau.fft.rfftn(flambeau.tensor(real), dim=axes), half, dtype)
+        given = flambeau.tensor(half.astype(dtype))
+        found = flambeau.fft.irfftn(given, [shape[d] for d in axes], axes)
+        close(found, real, dtype)
+        assert flambeau.equal(given, flambeau.tensor(half.astype(dtype)))
+    turned = flambeau.tensor(a).transpose(-1, -2)
+    close(flambeau.fft.fft2(turned), np.fft.fft2(a.astype("c16").swapaxes(-1, -2)), dtype)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 33])
+@pytest.mark.parametrize("n", [32, 64, 128, 256, 1024])
+def test_a_row_alone_has_the_same_bits(n, rows):
+    """Whatever rows are transformed beside it."""
+    a, x = numbers(rows, n, dtype="complex64"), numbers(rows, 2 * n, dtype="float32")
+    a[rows // 2, 3] = x[rows // 2, 5] = np.nan
+    half = flambeau.fft.rfft(flambeau.tensor(x))
+    for call, given in (
+        (flambeau.fft.fft, flambeau.tensor(a)),
+        (flambeau.fft.rfft, flambeau.tensor(x)),
+        (flambeau.fft.irfft, half),
+    ):
+        together = call(given)
+        for k in range(rows):
+            np.testing.assert_array_equal(
+                together[k].numpy(), call(given[k : k + 1].repeat(rows, 1))[k].numpy()
+            )
 
 
 def test_lengths_left_to_scipy():

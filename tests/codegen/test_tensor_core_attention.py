@@ -15,6 +15,7 @@ import pytest
 from flambeau.codegen import schedule_gpu_attention_mma as mma
 from flambeau.codegen import target as tg
 from flambeau.codegen.schedule_gpu_attention import Attention, shape_for
+from flambeau.codegen.schedule_gpu_attention_wgmma import WarpgroupAttention
 from flambeau.operations.neural.attention.programs import element, symbol
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "tools")]
@@ -132,17 +133,23 @@ def check(
 
 
 def test_whole_tiles():
-    """The way without comparisons and copies by elements, with one tile of queries a warp and with two."""
+    """The way without comparisons and copies by elements, with one tile of queries a warp, with two, and by warpgroups."""
     for processor, dtype, sizes, width in (
         ("sm_80", "bfloat16", (1, 1, 1, 128, 192), 64),
-        ("sm_90a", "float16", (1, 1, 2, 64, 128), 128),
+        ("sm_86", "float16", (1, 1, 2, 64, 128), 128),
+        ("sm_90a", "float16", (1, 1, 1, 128, 512), 64),
     ):
         machine = check(processor, dtype, sizes, (width, width))
-        warps = sizes[2] * sizes[3] // (16 * kernel_for(dtype, processor, width, width).high)
-        products = sum(n for name, n in machine.counts.items() if name.startswith("mma.sync"))
-        assert products * mma.HIGH * mma.WIDE * mma.DEEP == 2 * width * sizes[2] * sizes[3] * sizes[4]
-        assert machine.counts["bar.sync"] == warps * (1 + 2 * sizes[4] // mma.KEYS)
-        assert not any(name.startswith("ld.global") for name in machine.counts), "a copy goes by elements"
+        kernel = kernel_for(dtype, processor, width, width)
+        warps, turns = sizes[2] * sizes[3] // (16 * kernel.high), sizes[4] // kernel.keys
+        name, barriers = ("mma.sync", 2) if kernel.instruction == "mma" else ("wgmma.mma_async", 1)
+        products = sum(n for key, n in machine.counts.items() if key.startswith(name))
+        if kernel.instruction == "mma":
+            assert products * mma.HIGH * mma.WIDE * mma.DEEP == 2 * width * sizes[2] * sizes[3] * sizes[4]
+        else:
+            assert products == warps * turns * (width + kernel.keys) // mma.DEEP
+        assert machine.counts["bar.sync"] == warps * (1 + barriers * turns)
+        assert not any(key.startswith("ld.global") for key in machine.counts), "a copy goes by elements"
 
 
 CASES = {
@@ -161,6 +168,25 @@ CASES = {
         (23, 9),
         {"q": {"offset": 2}, "k": {"step": 2}, "v": {"gap": 1}},
     ),
+    "causal by warpgroups": ("sm_90a", "bfloat16", (1, 1, 1, 200, 330), (64, 64), {"reach": 40}),
+    "bool by warpgroups": ("sm_90a", "bfloat16", (1, 1, 2, 33, 150), (24, 64), {"kind": "bool"}),
+    "added by warpgroups": ("sm_90a", "float16", (1, 1, 1, 20, 140), (128, 16), {"kind": "added"}),
+    "askew by warpgroups": (
+        "sm_90a",
+        "bfloat16",
+        (1, 1, 1, 18, 300),
+        (23, 9),
+        {"q": {"offset": 2}, "k": {"step": 2}, "v": {"gap": 1}},
+    ),
+    "few warpgroups": (
+        "sm_90a",
+        "bfloat16",
+        (1, 3, 1, 70, 140),
+        (64, 64),
+        {"blocks": 2, "k": {"beyond": 60, "gap": 8}, "v": {"beyond": 60}},
+    ),
+    "one by warpgroups": ("sm_90a", "bfloat16", (1, 1, 1, 3, 1), (1, 1), {}),
+    "no keys by warpgroups": ("sm_90a", "bfloat16", (1, 1, 1, 5, 0), (64, 64), {}),
     "few blocks": (
         "sm_80",
         "bfloat16",
@@ -222,16 +248,34 @@ FAULTS = {
     ),
     "sums do not shrink": (r"mul\.rn\.f32", "add.rn.f32"),
 }
+BUFFER = WarpgroupAttention("bfloat16", "sm_90a", 64, 64).buffer
+FAULTS_OF_WARPGROUPS = {
+    "values are not turned": (r"p, 1, 1, 1;", "p, 1, 1, 0;"),
+    "keys are not waited for": (r"cp\.async\.wait_group\s+0;", ""),
+    "no barrier": (r"bar\.sync\s+0;", ""),
+    "writes are not made visible to wgmma": (r"fence\.proxy\.async\.shared::cta;", ""),
+    "sums are not waited for": (r"wgmma\.wait_group\.sync\.aligned 0", "wgmma.wait_group.sync.aligned 9"),
+    "scores add to what was there": (r"setp\.ne\.b32 p, 0, 0;", "setp.ne.b32 p, 1, 0;"),
+    "weights are exchanged": FAULTS["weights are exchanged"],
+    "copies replace what is multiplied": (
+        rf"(setp\.\w+\.\w+\s+%\w+, %\w+), {3 * BUFFER};",
+        rf"\1, {2 * BUFFER};",
+    ),
+}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_the_interpreter_meets_faults(fault):
-    found, instead = FAULTS[fault]
-    text, count = re.subn(found, instead, ptx(kernel_for("bfloat16", "sm_80", 64, 64)))
+@pytest.mark.parametrize(
+    ("processor", "fault"), [*(("sm_80", f) for f in FAULTS), *(("sm_90a", f) for f in FAULTS_OF_WARPGROUPS)]
+)
+def test_the_interpreter_meets_faults(processor, fault):
+    by_warps = processor == "sm_80"
+    found, instead = (FAULTS if by_warps else FAULTS_OF_WARPGROUPS)[fault]
+    text, count = re.subn(found, instead, ptx(kernel_for("bfloat16", processor, 64, 64)))
     assert count, "there is nothing to change"
+    sizes = (1, 1, 1, 40, 200) if by_warps else (1, 1, 1, 128, 512)
     with pytest.raises(AssertionError):
         for seed in range(3):
-            check("sm_80", "bfloat16", (1, 1, 1, 40, 200), (64, 64), text=text, seed=seed)
+            check(processor, "bfloat16", sizes, (64, 64), text=text, seed=seed)
 
 
 def test_the_processor_chooses():
@@ -243,7 +287,12 @@ def test_the_processor_chooses():
                 kernel = plain.fitted(1, processor)
                 by_cores = dtype in SHORT and processor not in ("sm_70", "sm_75") and width <= 128
                 assert isinstance(kernel, mma.TensorCoreAttention) is by_cores
-                if by_cores:
+                if by_cores and processor == "sm_90a":
+                    assert (
+                        kernel.instruction == "wgmma" and kernel.columns == 64 and kernel.shared <= 227 << 10
+                    )
+                elif by_cores:
+                    assert kernel.instruction == "mma"
                     assert kernel.high == (2 if width <= 64 else 1) and kernel.shared <= 99 << 10
                 else:
                     assert kernel == plain
@@ -255,8 +304,12 @@ def test_the_processor_chooses():
 FORMS = [("bfloat16", 64, ""), ("float16", 128, ""), ("float16", 64, "bool"), ("bfloat16", 128, "added")]
 
 
-# Two of them for each processor, among them the one that takes most registers.
-ASSEMBLED = [(p, *FORMS[n]) for k, p in enumerate(mma.STAGES) for n in (0, 1 + k % 3)]
+# Two of them for each processor, among them the one that takes most registers; all where they are of another kind.
+ASSEMBLED = [
+    (p, *FORMS[n])
+    for k, p in enumerate(mma.STAGES)
+    for n in (range(len(FORMS)) if p == "sm_90a" else (0, 1 + k % 3))
+]
 
 
 @pytest.mark.parametrize(("processor", "dtype", "width", "kind"), ASSEMBLED)
@@ -271,6 +324,9 @@ def test_the_assembler_takes_it_without_spills(processor, dtype, width, kind, tm
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "0 bytes spill stores, 0 bytes spill loads" in done.stderr, done.stderr
+    assert "serialized" not in done.stderr, (
+        done.stderr
+    )  # wgmma whose registers other instructions touch meanwhile
 
 
 def test_the_inner_loop():
@@ -279,6 +335,11 @@ def test_the_inner_loop():
         kernel = kernel_for(dtype, "sm_80", width, width)
         loop = ptx_report.inner_loop(ptx(kernel))
         products = 2 * kernel.high * (mma.KEYS // mma.WIDE) * width // mma.DEEP
-        copies = 2 * mma.KEYS * width // (mma.THREADS * 8)
+        copies = 2 * mma.KEYS * width // (kernel.threads * 8)
         tiles = (2 * mma.KEYS // 16 + kernel.high) * width // 16
         assert loop.matrix == products and loop.loads == copies + tiles
+    for dtype, width, _ in FORMS[:2]:
+        kernel = kernel_for(dtype, "sm_90a", width, width)
+        loop = ptx_report.inner_loop(ptx(kernel))
+        assert loop.matrix == (width + kernel.keys) // mma.DEEP
+        assert loop.loads == 2 * kernel.keys * width // (kernel.threads * 8)

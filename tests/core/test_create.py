@@ -671,3 +671,22 @@ def test_what_has_no_dtype_of_its_own(data):
 def test_tensor_takes_no_out():
     with pytest.raises(TypeError, match="'out'"):
         flambeau.tensor([1.0], out=flambeau.empty(1))
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int16", "float32", "complex64", "complex128"])
+def test_large_tensors_are_filled_to_the_last_byte(kind):
+    """Those that no cache holds, from places where lines of the cache begin and others."""
+    dtype = getattr(flambeau, kind)
+    elements = (33 << 20) // dtype.itemsize
+    x = flambeau.empty(elements + 7, dtype=dtype)
+    number = 7 if kind in ("uint8", "int16") else 2.5
+    threads = flambeau.get_num_threads()
+    for count, begin, end in ((1, 0, elements + 7), (3, 0, elements + 3), (3, 3, elements + 5)):
+        flambeau.set_num_threads(count)
+        x.zero_()
+        assert not x.numpy().any()
+        x[begin:end].fill_(number)
+        found = x.numpy()
+        assert (found[begin:end] == number).all()
+        assert not found[:begin].any() and not found[end:].any()
+    flambeau.set_num_threads(threads)

@@ -79,3 +79,38 @@ def test_the_limit_of_memory():
 def test_an_allocation_that_no_machine_has():
     with pytest.raises(RuntimeError, match="cannot allocate"):
         flambeau.empty(1 << 50)
+
+
+def test_a_block_of_any_size_waits_for_the_next_result():
+    """The second large result meets no page for the first time."""
+    import resource
+
+    faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    elements = (96 << 20) // 4
+    x = flambeau.empty(elements).fill_(1.0)
+    x = None
+    calls, before = cpu.memory_stats()["system_allocations"], faults()
+    x = flambeau.empty(elements).fill_(2.0)
+    assert cpu.memory_stats()["system_allocations"] == calls
+    assert faults() - before < 1000 and x is not None  # 96 MiB are 24,576 pages, or 48 huge ones
+
+
+def test_blocks_of_another_time_go_where_new_ones_would_not_wait():
+    cpu.empty_cache()
+    try:
+        cpu.set_cache_limit(6 << 20)
+        for count in (
+            1 << 20,
+            5 << 18,
+            3 << 19,
+        ):  # of 4, 5 and 6 MiB: each as large as what may wait, or nearly so
+            x = flambeau.empty(count)
+            place = x.data_ptr()
+            x = None
+            assert 0 < cpu.memory_stats()["cached_bytes"] <= 6 << 20
+            x = flambeau.empty(count)
+            assert x.data_ptr() == place
+            x = None
+    finally:
+        cpu.set_cache_limit(4 << 30)
+        cpu.empty_cache()

@@ -148,6 +148,7 @@ def test_amds_driver_where_nvidias_finds_no_device(fake_folder, tmp_path):
         "cuda_interchange_checks.py",
         "cuda_graph_checks.py",
         "cuda_graph_draw_checks.py",
+        "cuda_compiled_checks.py",
         "cuda_process_checks.py",
         "cuda_sharing_checks.py",
         "cuda_amp_checks.py",

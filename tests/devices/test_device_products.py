@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,17 @@ def test_nan_stays_in_its_row_and_column():
     assert np.array_equal(np.isnan(found), np.isnan(a.numpy() @ b.numpy())) and np.isinf(found[0, 9])
 
 
+def test_narrow_rectangles_have_fewer_sums():
+    """As many vectors of columns are multiplied as a rectangle has; what stands behind its last row and column are zeros."""
+    kernel = Product("float32", False, False, False, vector=16)
+    text = str(kernel.module("spirv"))
+    rows, most = schedule_gpu_vectors.ROWS, schedule_gpu_vectors.VECTORS
+    assert len(re.findall(r"call <16 x float> @llvm\.fma\.v16f32", text)) == rows * most * (most + 1) // 2
+    size = schedule_gpu_vectors.shape_for(kernel)
+    for side in (rows, size.lanes):  # rows and columns that are multiplied together
+        assert re.search(rf"and i64 %v\d+, {side - 1}\n\s+(?:.*\n)*?.*icmp ne i64 %v\d+, 0", text)
+
+
 @needs_device
 def test_gradients():
     a, b = (flambeau.randn(*s).to(TYPE).requires_grad_() for s in ((33, 20), (20, 45)))
@@ -144,7 +156,7 @@ def test_vectors_and_threads_give_the_same_bits(dtype):
         pytest.skip("vectors in threads are for OpenCL's CPU devices")
     generator, number = np.random.default_rng(0), 1.5 if dtype in ROUNDING else 3
     for turned in itertools.product((False, True), repeat=2):
-        for m, k, n in [(1, 1, 1), (65, 150, 67), (130, 37, 200)]:
+        for m, k, n in [(1, 1, 1), (65, 150, 67), (130, 37, 200), (7, 130, 20), (6, 5, 47)]:
             a, _ = matrix(generator, dtype, (m, k), turned[0])
             b, _ = matrix(generator, dtype, (k, n), turned[1])
             c, _ = matrix(generator, dtype, (m, n), False)

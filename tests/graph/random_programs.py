@@ -1,9 +1,10 @@
 """Random programs: views, broadcasts, fills, copies, writes (also through views, and to arguments), reductions, dtypes, products; planned
 and called, on other numbers than recorded.
 
-With `--bits` plans are fused with `eager_numerics`, over larger shapes too, and have to give the bits of eager calls.
+With `--device` tensors are on an accelerator.  With `--bits` plans are fused with `eager_numerics`, over larger shapes too, and have to
+give the bits of eager calls.
 
-python random_programs.py [--programs N] [--seed N] [--unfused | --bits | --lazy]
+python random_programs.py [--programs N] [--seed N] [--unfused | --bits | --lazy] [--device opencl]
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ LARGER = [(3, 700), (700,), (40, 33), (33,), (40, 1), (2, 3, 40, 33), (), (5, 25
 class Body:
     """A program, drawn once: the same steps on whatever tensors it is called with."""
 
-    def __init__(self, seed: int, shapes: Any = SHAPES) -> None:
+    def __init__(self, seed: int, shapes: Any = SHAPES, device: str = "cpu") -> None:
+        self.device = device
         self.random = np.random.default_rng(seed)
         self.shapes = [shapes[k] for k in self.random.integers(0, len(shapes), self.random.integers(1, 4))]
         self.draws = [self.random.integers(0, 1 << 30, 4) for _ in range(self.random.integers(2, 14))]
@@ -37,7 +39,8 @@ class Body:
         """Tensors to call it with; `coarse`: of few numbers, so that many are equal, and zeros of both signs."""
         random = np.random.default_rng(seed)
         drawn = [random.uniform(-2, 2, s) for s in self.shapes]
-        return [flambeau.tensor(np.round(x * 4) / 4 if coarse else x).float() for x in drawn]
+        made = [flambeau.tensor(np.round(x * 4) / 4 if coarse else x).float() for x in drawn]
+        return [t.to(self.device) for t in made]
 
     def __call__(self, *tensors: Any) -> Any:
         values = list(tensors)
@@ -96,11 +99,11 @@ class Body:
     def filled(self, x: Any, c: int) -> Any:
         made = (
             lambda: flambeau.full_like(x, c % 7 - 2.5),
-            lambda: x + flambeau.zeros(x.shape),
+            lambda: x + flambeau.zeros(x.shape, device=self.device),
             lambda: x.new_ones(()).expand(x.shape) * x,
             lambda: x * (x[:1] * 2 - 1 if x.ndim else x > 0),
             lambda: flambeau.where(~(x.new_ones(x.shape[-1:]) > 0), x, -x) if x.ndim else x,
-            lambda: flambeau.full((), 2.0, dtype=flambeau.int64),
+            lambda: flambeau.full((), 2.0, dtype=flambeau.int64, device=self.device),
             lambda: flambeau.ones_like(x).half(),
         )
         return made[c % len(made)]()
@@ -142,15 +145,17 @@ class Body:
 
 def alike(a: Any, b: Any, exact: bool) -> bool:
     """The bits, where all NaN are one; the numbers where folds of fused kernels may add in another order."""
-    a, b = a.double().numpy(), b.double().numpy()
+    a, b = a.cpu().double().numpy(), b.cpu().double().numpy()
     if not exact:
         return np.allclose(a, b, rtol=1e-4, atol=1e-4, equal_nan=True)
     return np.array_equal(a, b, equal_nan=True) and not (np.signbit(a) != np.signbit(b))[a == a].any()
 
 
-def difference(seed: int, fused: bool, bits: bool = False, shapes: Any = SHAPES) -> str | None:
+def difference(
+    seed: int, fused: bool, bits: bool = False, shapes: Any = SHAPES, device: str = "cpu"
+) -> str | None:
     """What is wrong with one program's plan; None for nothing."""
-    body = Body(seed, shapes)
+    body = Body(seed, shapes, device)
     program = Program(record(body, *body.inputs(seed))[0])
     runner = plan(program, fused, options=Options(eager_numerics=bits))
     exact = bits or not fused
@@ -200,6 +205,7 @@ def main() -> None:
     parser.add_argument("--unfused", action="store_true")
     parser.add_argument("--bits", action="store_true")
     parser.add_argument("--lazy", action="store_true")
+    parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
     wrong = 0
     for seed in range(given.seed, given.seed + given.programs):
@@ -208,7 +214,7 @@ def main() -> None:
             found = (
                 lazy_difference(seed)
                 if given.lazy
-                else difference(seed, not given.unfused, given.bits, shapes)
+                else difference(seed, not given.unfused, given.bits, shapes, given.device)
             )
         except Exception as error:
             found = f"seed {seed}: {type(error).__name__}: {error}"

@@ -51,7 +51,9 @@ def test_all_that_are_listed_are_taken():
 
 def test_pytorchs_names_of_the_lists():
     assert torch._inductor.list_options() == list_options()
-    assert torch._inductor.list_mode_options("max-autotune") == {}
+    graphs = {"triton.cudagraphs": True}
+    assert torch._inductor.list_mode_options("reduce-overhead") == graphs
+    assert torch._inductor.list_mode_options()["default"] == {} and options_of(graphs).cudagraphs
     with pytest.raises(RuntimeError, match="Unrecognized mode=fast, should be one of: default"):
         torch._inductor.list_mode_options("fast")
 

@@ -518,3 +518,24 @@ def test_activations_show_their_parameters():
         F.elu(x, 1.0, False, 3)
     with pytest.raises(TypeError, match="unexpected keyword argument 'alfa'"):
         F.elu(x, alfa=1.0)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize("shape, dim", [((3, 8), -1), ((4, 5, 6), 0), ((2, 6, 0), 1), ((700, 200), 1)])
+def test_glu_is_rounded_once(shape, dim, kind):
+    """One kernel, so that halves are rounded at its end; both gradients by formula."""
+    dtype = getattr(flambeau, kind)
+    x = flambeau.tensor(np.random.default_rng(3).standard_normal(shape) * 4).to(dtype).requires_grad_()
+    out = flambeau.nn.functional.glu(x, dim)
+    a, b = np.split(x.detach().double().numpy(), 2, dim)
+    s = 1 / (1 + np.exp(-b))
+    eps = {"float64": 1e-15, "float32": 3e-7, "bfloat16": 2.0**-8, "float16": 2.0**-11}[kind]
+    np.testing.assert_allclose(out.detach().double().numpy(), a * s, rtol=eps * 1.1, atol=1e-7)
+    out.sum().backward()
+    expected = np.concatenate([s, a * s * (1 - s)], dim)
+    np.testing.assert_allclose(x.grad.double().numpy(), expected, rtol=4 * eps, atol=4 * eps)
+    if out.numel() > 10:
+        assert type(out.grad_fn).__name__ == "GluBackward0"
+        y = x.detach().clone()
+        y[0, 0] = float("nan")
+        assert flambeau.nn.functional.glu(y, dim).isnan().any()

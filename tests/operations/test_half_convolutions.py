@@ -92,3 +92,33 @@ def test_largest_pool_adds_halves_in_float32():
     grad = flambeau.tensor([[256.0, 1.0], [1.0, 1.0]], dtype=BF16).reshape(1, 1, 2, 2)
     F.max_pool2d(x, 2, 1).backward(grad)
     assert x.grad[0, 0, 1, 1] == flambeau.tensor(259.0).to(BF16)  # one by one, 256 + 1 would stay 256
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["planes", "channels_last"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_some_images_at_a_time(last, transposed, monkeypatch):
+    """float16, which no instruction multiplies: the images' copies in float32 take a part of the cache."""
+    from flambeau.operations.neural.convolution import convolution
+
+    flambeau.manual_seed(1)
+    x, w = flambeau.randn(7, 16, 12, 11).half(), (flambeau.randn(16, 16, 3, 3) * 0.1).half()
+    x = x.contiguous(memory_format=flambeau.channels_last) if last else x
+    b = flambeau.randn(16).half()
+    call = F.conv_transpose2d if transposed else F.conv2d
+    exact = call(x.double(), w.double(), b.double(), padding=1)
+    for cached in (1, 60_000, 1 << 30):  # an image at a time, three, all
+        monkeypatch.setattr(convolution, "CACHED", cached)
+        with flambeau.no_grad():
+            results = [
+                call(x, w, b, padding=1) for _ in range(3)
+            ]  # the weight's copy is kept from the second on
+        assert all(flambeau.equal(results[0], r) for r in results[1:])
+        found = results[0]
+        assert found.is_contiguous(memory_format=flambeau.channels_last) == last
+        error = (found.double() - exact).abs()
+        assert bool((error <= 2.0**-11 * exact.abs() + 1e-5).all())
+    with flambeau.no_grad():
+        w.mul_(2)  # the copy is made anew
+        twice = call(x, w, b, padding=1)
+    exact = call(x.double(), w.double(), b.double(), padding=1)
+    assert bool(((twice.double() - exact).abs() <= 2.0**-11 * exact.abs() + 2e-5).all())

@@ -23,6 +23,7 @@ from flambeau.operations.linalg import quantised
 CONFIGURATIONS = {
     "int8": Int8WeightOnlyConfig,
     "float8": Float8WeightOnlyConfig,
+    "float8_e5m2": lambda: Float8WeightOnlyConfig(flambeau.float8_e5m2),
     "int4": Int4WeightOnlyConfig,
     "nf4": NF4WeightOnlyConfig,
 }

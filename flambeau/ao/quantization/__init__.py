@@ -115,6 +115,10 @@ from .._qconfig_mapping import (
     get_default_qat_qconfig_mapping,
     get_default_qconfig_mapping,
 )
+from .._row_quantized import (
+    RowQuantizedTensor,
+    quantize_per_row,
+)
 from .._stubs import (
     DeQuantStub,
     QuantStub,
@@ -153,6 +157,7 @@ __all__ = [
     "QuantType",
     "QuantWrapper",
     "ReuseInputObserver",
+    "RowQuantizedTensor",
     "UniformQuantizationObserverBase",
     "WeightOnlyEmbedding",
     "WeightOnlyLinear",
@@ -224,6 +229,7 @@ __all__ = [
     "quantize",
     "quantize_",
     "quantize_dynamic",
+    "quantize_per_row",
     "quantize_qat",
     "swap_module",
     "weight_observer_range_neg_127_to_127",

@@ -173,6 +173,7 @@ _waiting(
         "objects",
         "panels",
         "quantised",
+        "quantised_attention",
         "quantised_integers",
         "recurrent",
         "register",

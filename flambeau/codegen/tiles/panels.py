@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from . import dots, epilogues
 from .epilogues import Epilogue
 from .objects import compiled
 from .register import Register, Writer, address, lanes, width
+from .vectors import Vectors
 
 
 class Shape(NamedTuple):
@@ -64,7 +65,16 @@ def dot(dtype: str, epilogue: Epilogue | None, columns: int, rows: int) -> int:
 
 
 class _Layer(Writer):
-    """Lays a panel: `void(to, to_step, from, step, terms, columns)`, steps in bytes; what does not exist becomes 0."""
+    """Lays a panel: `void(to, to_step, from, step, terms, columns)`, steps in bytes; what does not exist becomes 0.  It reads elements
+    of `source`, which become those of the tile.
+    """
+
+    def __init__(self, f: Function, tile: Register, source: str):
+        super().__init__(f, tile)
+        self.source = Vectors(f, source, self.lanes)
+
+    def read(self, pointer: Value, mask: Value | None = None) -> Value:
+        return self.low.cast(self.source.load(pointer, mask), self.source.dtype, self.dtype)
 
     def argument(self, name: str, kind: str = "i64") -> Value:
         return Value(kind, "%" + name)
@@ -81,16 +91,23 @@ class _Layer(Writer):
 
     def copied(self, to, to_step, source, step, terms, columns) -> None:
         """Terms stand `step` apart, columns side by side."""
-        masks = self.masks(columns)
+        masks: Sequence[Value | None] = self.masks(columns)
 
-        def term(_, at: list[Value]) -> list[Value]:
+        def term(masks: Sequence[Value | None], _, at: list[Value]) -> list[Value]:
             left, right = at
             for v, mask in enumerate(masks):
-                place = i64(v * width())
-                self.store(self.load(self.at(right, place), mask), self.at(left, place))
+                value = self.read(self.at(right, i64(v * self.source.bytes)), mask)
+                self.store(value, self.at(left, i64(v * width())))
             return [self.at(left, to_step), self.at(right, step)]
 
-        self.f.loop(i64(0), terms, i64(1), [to, source], term)
+        whole = i64(0)
+        if (
+            self.source.dtype != self.dtype
+        ):  # where a processor reads halves under no mask, they are read one by one
+            there = self.f.op("i1", f"icmp sge {columns}, {self.tile.vectors * self.lanes}")
+            whole = self.low.select(there, terms, i64(0))
+            to, source = self.f.loop(i64(0), whole, i64(1), [to, source], partial(term, [None] * len(masks)))
+        self.f.loop(whole, terms, i64(1), [to, source], partial(term, masks))
 
     def crossed(self) -> None:
         """Of complex numbers, read as twice as many columns: below each row (re, im) one of (-im, re), so that a real product by
@@ -129,10 +146,10 @@ class _Layer(Writer):
 
         def square(masks: list, _, at: list[Value]) -> list[Value]:
             left, right = at
-            after = self.at(right, i64(width()))
+            after = self.at(right, i64(self.source.bytes))
             block = []
             for mask in masks:
-                block.append(self.load(right, mask))
+                block.append(self.read(right, mask))
                 right = self.at(right, step)
             for value in self.turn(block):
                 self.store(value, left)
@@ -146,7 +163,7 @@ class _Layer(Writer):
         part, block = self.first(rest), []
         for mask in masks:
             both = self.f.op(mask.type, f"and {mask}, {part.name}")
-            block.append(self.load(right, both))
+            block.append(self.read(right, both))
             right = self.at(right, step)
         for i, value in enumerate(self.turn(block)):
             exists = self.f.op("i1", f"icmp sgt {rest}, {i}")
@@ -184,19 +201,21 @@ class _Layer(Writer):
         self.f.do("ret void")
 
 
-def _layer(tile: Register, write: Callable[[_Layer], None]) -> int:
+def _layer(tile: Register, write: Callable[[_Layer], None], source: str = "") -> int:
     def text(symbol: str) -> str:
         module = Module(target.llvm().get_default_triple())
         arguments = "ptr noalias %to, i64 %to_step, ptr noalias %from, i64 %step, i64 %terms, i64 %columns"
-        write(_Layer(Function(module, f"define void @{symbol}({arguments})"), tile))
+        write(_Layer(Function(module, f"define void @{symbol}({arguments})"), tile, source or tile.dtype))
         return str(module)
 
     return compiled(text)
 
 
-def layer(size: int, vectors: int, turned: bool) -> int:
-    """Where the function stands that lays panels of so many vectors (`turned`: one vector of columns at a time)."""
-    return _layer(Register(DTYPES[size], 0, vectors, (), turned), _Layer.write)
+def layer(size: int, vectors: int, turned: bool, source: str = "") -> int:
+    """Where the function stands that lays panels of so many vectors (`turned`: one vector of columns at a time), of elements of
+    another dtype, if `source` names one.
+    """
+    return _layer(Register(DTYPES[size], 0, vectors, (), turned), _Layer.write, source)
 
 
 def crossed(size: int, vectors: int) -> int:

@@ -9,6 +9,7 @@ Codes, of `columns` columns whose terms lie side by side:
 
 - "int8": a number, scaled once at the end: one group.
 - "float8": a number of float8_e4m3fn that is not NaN, scaled as "int8" is.
+- "float8_e5m2": a number of float8_e5m2, which is the upper byte of one of float16; scaled as "int8" is.
 - "int4": numbers 0 to 15 that mean -8 to 7, two a byte, in blocks of 32 terms: byte j holds term j in its low half, term 16 + j in
   its high one, so that a block is unpacked by a mask and a shift whatever the number of lanes.
 - "nf4": places in a table of 16 numbers (Dettmers et al., "QLoRA", 2023), packed as "int4"; without zeros.
@@ -18,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from ..irtext import Module, Value, float_literal, i64
+from ..irtext import Function, Module, Value, float_literal, i64
 from ..lower import Lowering
 from .kernels import Elements, module_of, sources
 
@@ -33,6 +34,17 @@ NF4 = (
     -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
 )  # fmt: skip
+
+
+class Kernel(Protocol):
+    """A kernel over codes, that reads and writes elements of `dtype`."""
+
+    @property
+    def codes(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def lanes(self) -> int: ...
 
 
 class Product(NamedTuple):
@@ -50,7 +62,7 @@ class Product(NamedTuple):
         return f"quantised {tuple(self)} {sources(__file__)}"
 
     def module(self, triple: str) -> Module:
-        return module_of(triple, lambda f: _Writer(f, self).write())
+        return module_of(triple, lambda f: Writer(f, self).write())
 
 
 class Unpacked(NamedTuple):
@@ -78,10 +90,10 @@ def _vector(values: Sequence[float]) -> Value:
     return Value(f"<{len(values)} x float>", "<" + ", ".join(str(_number(v)) for v in values) + ">")
 
 
-class _Codes(Elements):
+class Codes(Elements):
     """What codes mean."""
 
-    def __init__(self, f, kernel: Product | Unpacked) -> None:
+    def __init__(self, f: Function, kernel: Kernel) -> None:
         super().__init__(f, "float32", kernel.lanes)
         self.codes, self.memory = kernel.codes, Elements(f, kernel.dtype, kernel.lanes)
         self.one = Lowering(f, None)
@@ -105,6 +117,11 @@ class _Codes(Elements):
             code = f.call(f"<{n} x i8>", f"llvm.masked.load.v{n}i8.p0", aligned, mask, none)
         if self.codes == "int8":
             return f.op(self.vector, f"sitofp {code} to {self.vector}")
+        if self.codes == "float8_e5m2":
+            wide = f.op(f"<{n} x i16>", f"zext {code} to <{n} x i16>")
+            bits = f.op(wide.type, f"shl {wide}, splat (i16 8)")
+            half = f.op(f"<{n} x half>", f"bitcast {bits} to <{n} x half>")
+            return f.op(self.vector, f"fpext {half} to {self.vector}")
         # Where float16 has exponent and mantissa, whose exponent counts 8 more; small numbers are converted at full speed.
         wide = f.op(f"<{n} x i16>", f"sext {code} to <{n} x i16>")
         bits = f.op(
@@ -162,12 +179,23 @@ class _Codes(Elements):
         return self.one.cast(value, self.memory.dtype, "float32")
 
 
-class _Writer(_Codes):
+class Writer(Codes):
     def write(self) -> None:
         f = self.f
         self.out, self.x, self.weight, self.scales = (self.data(k) for k in range(4))
         begin, end = self.geometry(0), self.geometry(1)
         self.columns, self.terms, rows, self.group, self.step = (self.geometry(k) for k in range(2, 7))
+        f.loop(
+            begin,
+            end,
+            i64(1),
+            [],
+            lambda which, _: self.block(f.mul(which, i64(COLUMNS)), self.columns, rows),
+        )
+
+    def block(self, first: Value, end: Value, rows: Value) -> list[Value]:
+        """All rows by `COLUMNS` columns, or by those that there are before `end`."""
+        f = self.f
         many = f.mul(f.binary("sdiv", rows, i64(ROWS)), i64(ROWS))
 
         def some_rows(column: Value, columns: int, row: Value, _: list[Value]) -> list[Value]:
@@ -181,16 +209,12 @@ class _Writer(_Codes):
             f.loop(many, rows, i64(1), [], lambda row, _: self.tile(row, 1, column, columns))
             return []
 
-        def block(which: Value, _) -> list[Value]:
-            first = f.mul(which, i64(COLUMNS))
-            last = f.add(first, i64(COLUMNS))
-            whole = f.op("i1", f"icmp sle {last}, {self.columns.name}")
-            f.when(whole, lambda: all_rows(first, COLUMNS))
-            stop = self.low.select(whole, first, self.columns)
-            f.loop(first, stop, i64(1), [], lambda column, _: all_rows(column, 1))
-            return []
-
-        f.loop(begin, end, i64(1), [], block)
+        last = f.add(first, i64(COLUMNS))
+        whole = f.op("i1", f"icmp sle {last}, {end.name}")
+        f.when(whole, lambda: all_rows(first, COLUMNS))
+        stop = self.low.select(whole, first, end)
+        f.loop(first, stop, i64(1), [], lambda column, _: all_rows(column, 1))
+        return []
 
     def tile(self, row: Value, rows: int, column: Value, columns: int) -> list[Value]:
         """Some rows by some columns: all terms, and what becomes of the sums."""
@@ -308,7 +332,7 @@ class _Writer(_Codes):
         return self.f.op("float", f"extractelement {v}, i64 0")
 
 
-class _Unpacking(_Codes):
+class _Unpacking(Codes):
     def write(self) -> None:
         f = self.f
         out, weight, self.scales = (self.data(k) for k in range(3))

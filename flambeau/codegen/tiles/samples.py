@@ -168,7 +168,7 @@ def _plane_text(symbol: str, kind: str, which: str, turns: int) -> str:
     bound = f.op(indices, f"insertelement {indices} poison, {narrow_step}, i64 0")
     bound = f.op(indices, f"shufflevector {bound}, {indices} poison, {indices} zeroinitializer")
 
-    def block(j: Value, mask: Value | None) -> list[Value]:
+    def block(j: Value, mask: Value | None, c: Value) -> list[Value]:
         def tap(k: Value) -> tuple[Value, Value, Value]:
             """Places, which of them there are, and where weights stand."""
             place = table(k, j)
@@ -215,8 +215,7 @@ def _plane_text(symbol: str, kind: str, which: str, turns: int) -> str:
                 w.write(f, total, points(c), mask)
                 return []
 
-            f.loop(i64(0), length, i64(1), [], channel)
-            return []
+            return channel(c, [])
 
         def product(k: Value, _) -> list[Value]:
             at, valid, weight = tap(k)
@@ -235,8 +234,16 @@ def _plane_text(symbol: str, kind: str, which: str, turns: int) -> str:
 
     whole = f.binary("and", count, i64(-lanes))
     rest = f.binary("sub", count, whole)
-    f.loop(i64(0), whole, i64(lanes), [], lambda j, _: block(j, None))
-    f.when(f.op("i1", f"icmp sgt {rest}, 0"), lambda: block(whole, w.below(f, rest)))
+
+    def blocks(c: Value) -> list[Value]:
+        f.loop(i64(0), whole, i64(lanes), [], lambda j, _: block(j, None, c))
+        f.when(f.op("i1", f"icmp sgt {rest}, 0"), lambda: block(whole, w.below(f, rest), c))
+        return []
+
+    if which == "rows":  # plane by plane, as each lies in the nearest cache
+        f.loop(i64(0), length, i64(1), [], lambda c, _: blocks(c))
+    else:
+        blocks(i64(0))
     f.do("ret void")
     return str(w.module)
 

@@ -457,6 +457,166 @@ def _packed(w: _Writer) -> None:
     _each(w, i64(1), w.f.add(w.f.binary("lshr", h, i64(1)), i64(1)), one)
 
 
+# --- signals whose own elements are lanes ------------------------------------------------------------------------------------
+def _order(w: _Writer, picks: Sequence[int]) -> str:
+    return f"<{w.lanes} x i32> <{', '.join(f'i32 {k}' for k in picks)}>"
+
+
+def _apart(w: _Writer, a: Value, b: Value, backwards: bool = False) -> Complex:
+    """Complex numbers side by side in two vectors, as vectors of their parts; `backwards`: the last one first."""
+    picks = range(w.lanes)[:: -1 if backwards else 1]
+    orders = [_order(w, [2 * lane + k for lane in picks]) for k in (0, 1)]
+    return Complex(*(w.f.op(w.vector, f"shufflevector {a}, {b}, {order}") for order in orders))
+
+
+def _together(w: _Writer, value: Complex, backwards: bool = False) -> list[Value]:
+    """The reverse."""
+    a, b = value
+    order = [lane // 2 + w.lanes * (lane % 2) for lane in range(2 * w.lanes)]
+    if backwards:
+        order = [w.lanes * (lane % 2) + w.lanes - 1 - lane // 2 for lane in range(2 * w.lanes)]
+    halves = order[: w.lanes], order[w.lanes :]
+    return [w.f.op(w.vector, f"shufflevector {a}, {b}, {_order(w, half)}") for half in halves]
+
+
+def _beside(w: _Writer, pointer: Value, backwards: bool = False) -> Complex:
+    return _apart(w, w.load(pointer), w.load(w.at(pointer, i64(width()))), backwards)
+
+
+def _put_beside(w: _Writer, value: Complex, pointer: Value, backwards: bool = False) -> None:
+    for k, part in enumerate(_together(w, value, backwards)):
+        w.store(part, w.at(pointer, i64(k * width())))
+
+
+def _own_lanes_in(w: _Writer, signals: int, inverse: bool) -> None:
+    """source, where its signals begin (a table), to, factors, groups of signals, m, bytes from a block to the next one of a signal: the
+    first pass, of as many numbers as a vector has lanes.
+
+    Lanes are neighbours p of one signal, or all m of several.  The results j of a lane are neighbours: squares are turned, and a block
+    holds those of one p.  The blocks p of all signals stand side by side.
+    """
+    f, n = w.f, w.lanes
+    source, table, to, factors = (w.word(k, "ptr") for k in range(4))
+    groups, m, step = w.word(4), w.word(5), w.word(6)
+    own = n // signals  # lanes of a signal
+    number, piece = (
+        2 * w.size,
+        16 // (2 * w.size),
+    )  # bytes of a complex number, and how many are moved at once
+    room = f.op("ptr", f"alloca [{2 * n * width()} x i8], align 64")
+
+    def group(g: Value, _: list[Value]) -> list[Value]:
+        first = f.mul(g, i64(signals))
+        bases = []
+        for r in range(signals):
+            place = f.gep("i64", table, f.add(first, i64(r)))
+            bases.append(w.at(source, f.load("i64", place, 8)))
+
+        def square(begin: Value, _: list[Value]) -> list[Value]:
+            def read(k: int) -> Complex:
+                offset = f.mul(f.add(begin, f.mul(m, i64(k))), i64(number))
+                if signals == 1:
+                    return _beside(w, w.at(bases[0], offset))
+                vectors = []
+                for half in range(2):
+                    lanes = range(half * n // 2, (half + 1) * n // 2, piece)
+                    places = [w.at(bases[c // own], f.add(offset, i64(c % own * number))) for c in lanes]
+                    vectors.append(_gathered(w, places))
+                return _apart(w, vectors[0], vectors[1])
+
+            values = [read(k) for k in range(n)]
+            if inverse:
+                values = [Complex(v.im, v.re) for v in values]
+            of_square = w.at(factors, f.mul(f.mul(begin, i64(n - 1)), i64(number)))
+            for j, value in enumerate(w.dft(values)):
+                if j:
+                    at = w.at(of_square, i64((j - 1) * w.block))
+                    value = w.product(value, w.read(at, i64(0), i64(width())))
+                w.write(value, w.at(room, i64(j * width())), i64(0), i64(n * width()))
+            columns = [
+                _columns(w, [w.at(room, i64((part * n + j) * width())) for j in range(n)]) for part in (0, 1)
+            ]
+            for lane in range(n):
+                block = f.mul(f.add(begin, i64(lane % own)), step)
+                signal = f.mul(f.add(first, i64(lane // own)), i64(w.block))
+                there = w.at(to, f.add(block, signal))
+                w.write(Complex(columns[0][lane], columns[1][lane]), there, i64(0), i64(width()))
+            return []
+
+        f.loop(i64(0), m, i64(own), [], square)
+        return []
+
+    f.loop(i64(0), groups, i64(1), [], group)
+
+
+def _own_lanes_out(w: _Writer, inverse: bool) -> None:
+    """source, to, blocks, bytes from a block to the next, the scale (float64): a signal's numbers side by side, times that."""
+    source, to, count, step = w.word(0, "ptr"), w.word(1, "ptr"), w.word(2), w.word(3)
+    scale = _scale(w, 4)
+
+    def one(k: Value) -> None:
+        value = w.read(w.at(source, w.f.mul(k, step)), i64(0), i64(width()))
+        value = Complex(w.scaled(value.re, scale), w.scaled(value.im, scale))
+        _put_beside(w, Complex(value.im, value.re) if inverse else value, w.element(to, k))
+
+    _each(w, i64(0), count, one)
+
+
+def _scale(w: _Writer, word: int) -> Value:
+    wide = w.word(word, "double")
+    return w.splat(wide if w.scalar == "double" else w.f.op(w.scalar, f"fptrunc {wide} to {w.scalar}"))
+
+
+def _over_halves(w: _Writer, h: Value, body: Callable[[Value, Value], None]) -> None:
+    """`body(k, last)` for as many numbers from k on as there are lanes, and those that end before number `last` = h - k + 1, which mirror
+    them, until the halves meet; h is two vectors at least.
+    """
+
+    def some(k: Value, _: list[Value]) -> list[Value]:
+        body(k, w.f.binary("sub nsw", w.f.add(h, i64(1)), k))
+        return []
+
+    w.f.loop(i64(1), w.f.add(w.f.binary("lshr", h, i64(1)), i64(1)), i64(w.lanes), [], some)
+
+
+def _row_unpacked(w: _Writer) -> None:
+    """z, y, factors e^(-πi k/h), h, the scale (float64): what `_unpacked` does, of one signal whose numbers stand side by side."""
+    z, y, table, h = w.word(0, "ptr"), w.word(1, "ptr"), w.word(2, "ptr"), w.word(3)
+    half = w.scaled(_scale(w, 4), w.constant(0.5))
+    number = i64(2 * w.size)
+
+    def some(k: Value, last: Value) -> None:
+        end = w.f.mul(w.f.binary("sub nsw", last, i64(w.lanes)), number)
+        begin = w.f.mul(k, number)
+        a, b = _beside(w, w.at(z, begin)), w.conjugate(_beside(w, w.at(z, end), True))
+        even, odd = w.sum(a, b), w.difference(a, b)
+        even = Complex(w.scaled(even.re, half), w.scaled(even.im, half))
+        odd = Complex(w.scaled(odd.im, half), w.negative(w.scaled(odd.re, half)))
+        odd = w.product(odd, _beside(w, w.at(table, begin)))
+        _put_beside(w, w.sum(even, odd), w.at(y, begin))
+        _put_beside(w, w.conjugate(w.difference(even, odd)), w.at(y, end), True)
+
+    _over_halves(w, h, some)
+
+
+def _row_packed(w: _Writer) -> None:
+    """y, z, factors, h: what `_packed` does, of one signal whose numbers stand side by side."""
+    y, z, table, h = w.word(0, "ptr"), w.word(1, "ptr"), w.word(2, "ptr"), w.word(3)
+    number = i64(2 * w.size)
+
+    def some(k: Value, last: Value) -> None:
+        end = w.f.mul(w.f.binary("sub nsw", last, i64(w.lanes)), number)
+        begin = w.f.mul(k, number)
+        a, b = _beside(w, w.at(y, begin)), w.conjugate(_beside(w, w.at(y, end), True))
+        even, odd = w.sum(a, b), w.difference(a, b)
+        odd = w.product(odd, w.conjugate(_beside(w, w.at(table, begin))))
+        odd = Complex(w.negative(odd.im), odd.re)
+        _put_beside(w, w.sum(even, odd), w.at(z, begin))
+        _put_beside(w, w.conjugate(w.difference(even, odd)), w.at(z, end), True)
+
+    _over_halves(w, h, some)
+
+
 FUNCTIONS: dict[str, Callable[[_Writer], None]] = {
     **{f"pass{r}": functools.partial(_pass, radix=r) for r in FACTORS},
     "rows_in": _rows_in,
@@ -469,6 +629,15 @@ FUNCTIONS: dict[str, Callable[[_Writer], None]] = {
     "mirrored": _mirrored,
     "unpacked": _unpacked,
     "packed": _packed,
+    **{
+        f"own{signals}_{way}": functools.partial(_own_lanes_in, signals=signals, inverse=way == "back")
+        for signals in (1, 2)
+        for way in ("on", "back")
+    },
+    "own_out_on": functools.partial(_own_lanes_out, inverse=False),
+    "own_out_back": functools.partial(_own_lanes_out, inverse=True),
+    "row_unpacked": _row_unpacked,
+    "row_packed": _row_packed,
 }
 
 

@@ -4,6 +4,10 @@
 Freed blocks wait in a free list of their size class: 64-byte steps up to 4 KiB, then four classes a doubling.
 Only code that holds the GIL allocates or frees, so the lists need no lock.  Blocks of 2 MiB and more ask for
 huge pages, which makes first touch several times cheaper.
+
+A block of any size waits, so that the next result of its size meets no page for the first time, as long as all that wait take at most a
+quarter of the machine's memory.  Where they would take more, those that waited go: they are of the sizes of another time.  All go
+where the system has no memory to give, and where it has little: large blocks look at that when they are freed.
 """
 from libc.stdlib cimport free, malloc
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
@@ -43,8 +47,13 @@ cdef extern from *:
     int flambeau_huge(void* p, size_t n) nogil
     int flambeau_inference         # whether this thread is in inference mode
 
+cdef extern from "machine_memory.h":
+    uint64_t flambeau_memory_of_machine()
+    uint64_t flambeau_memory_available()
+
 DEF HUGE_PAGE = 1 << 21
 DEF PAGE = 1 << 16        # a multiple of every system's
+DEF LOOK_FROM = 1 << 26   # bytes of a block: to look at the system's memory takes some 20 µs, to touch so many thousands
 cdef size_t MOST_BYTES = class_bytes(CLASSES - 1)   # of one block
 
 cdef struct FreeBlock:
@@ -55,7 +64,8 @@ cdef size_t cached_bytes = 0           # in free lists
 cdef size_t held_bytes = 0             # in storages
 cdef size_t peak_bytes = 0
 cdef size_t system_calls = 0
-cdef size_t cache_limit = <size_t>4 << 30
+cdef size_t machine_bytes = flambeau_memory_of_machine()
+cdef size_t cache_limit = machine_bytes // 4
 cdef size_t memory_limit = <size_t>1 << 62
 
 
@@ -70,12 +80,12 @@ cdef char* acquire(size_t nbytes, int block) except NULL:
         cached_bytes -= size
     else:
         if held_bytes + cached_bytes + size > memory_limit:
-            empty_cache()
+            give_back()
         if held_bytes + size > memory_limit:
             raise OutOfMemoryError(out_of_memory_message(nbytes))
         system_calls += 1
         if posix_memalign(&memory, HUGE_PAGE if size >= HUGE_PAGE else ALIGNMENT, size) != 0:
-            empty_cache()
+            give_back()
             if posix_memalign(&memory, ALIGNMENT, size) != 0:
                 raise OutOfMemoryError(out_of_memory_message(nbytes))
         if size >= HUGE_PAGE:
@@ -95,12 +105,31 @@ cdef void release(char* data, int block) noexcept:
     global cached_bytes, held_bytes
     cdef size_t size = class_bytes(block)
     held_bytes -= size
-    if cached_bytes + size > cache_limit:
+    if size > cache_limit:
         free(data)
         return
+    if size >= LOOK_FROM and flambeau_memory_available() < machine_bytes // 8:
+        free(data)
+        give_back()
+        return
+    if cached_bytes + size > cache_limit:
+        give_back()
     (<FreeBlock*>data).next = free_lists[block]
     free_lists[block] = <FreeBlock*>data
     cached_bytes += size
+
+
+cdef void give_back() noexcept:
+    """Every cached block to the system."""
+    global cached_bytes
+    cdef FreeBlock* head
+    cdef int block
+    for block in range(CLASSES):
+        while free_lists[block] != NULL:
+            head = free_lists[block]
+            free_lists[block] = head.next
+            free(head)
+    cached_bytes = 0
 
 
 cdef int block_for(size_t nbytes) except -1:
@@ -121,7 +150,7 @@ cdef void* scratch(int64_t n, int64_t width) except NULL:
     check_memory(nbytes)
     memory = malloc(nbytes if nbytes else 1)
     if memory == NULL:
-        empty_cache()
+        give_back()
         memory = malloc(nbytes if nbytes else 1)
     if memory == NULL:
         raise OutOfMemoryError(out_of_memory_message(nbytes))
@@ -161,15 +190,7 @@ def empty_cache() -> None:
     >>> flambeau.cpu.memory_stats()["cached_bytes"]
     0
     """
-    global cached_bytes
-    cdef FreeBlock* head
-    cdef int block
-    for block in range(CLASSES):
-        while free_lists[block] != NULL:
-            head = free_lists[block]
-            free_lists[block] = head.next
-            free(head)
-    cached_bytes = 0
+    give_back()
 
 
 def memory_stats() -> dict:
@@ -221,7 +242,8 @@ def set_memory_limit(nbytes: int | None) -> None:
 
 
 def set_cache_limit(nbytes: int) -> None:
-    """Most bytes that freed tensors leave cached; the default is 4 GiB.
+    """Most bytes that freed tensors leave cached; the default is a quarter of the machine's memory, or of what the process's container
+    may have of it.
 
     Raises:
         ValueError: the number is negative
@@ -235,7 +257,7 @@ def set_cache_limit(nbytes: int) -> None:
         raise ValueError(f"set_cache_limit(): nbytes must be at least 0, got {nbytes}")
     cache_limit = nbytes
     if cached_bytes > cache_limit:
-        empty_cache()
+        give_back()
 
 
 cdef bint inferring() noexcept nogil:

@@ -134,6 +134,17 @@ def lower_type(str device_type) -> dtype:
     return dtype_of(lower_code(NUMBERS[device_type]))
 
 
+def lower_codes(unsigned int types) -> int:
+    """The lower dtypes of types of devices, given as bits, as one number of 20 bits; -1 for more than four types."""
+    cdef int64_t result = 0
+    cdef int k, count = 0
+    for k in range(KINDS):
+        if types >> k & 1:
+            result = result << 5 | lower_code(k)
+            count += 1
+    return result if count <= 4 else -1
+
+
 def set_lower_type(str device_type, dtype lower not None) -> None:
     """Set that dtype."""
     flambeau_lower_types[<int>NUMBERS[device_type]] = <unsigned char>(as_dtype(lower, "set_autocast_dtype").code + 1)

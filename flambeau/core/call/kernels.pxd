@@ -72,6 +72,7 @@ cdef struct Launch:
     char** data
     const int* width          # bytes an element of each operand
     const uint64_t* scalars
+    int outputs               # results of an element, which is how much work it is taken for
 
 cdef struct PointwisePlan:    # how a pointwise operation walks over operands of some geometry: all that is known without their elements
     Plan loops                # over the operands that have memory, with strides in `room`

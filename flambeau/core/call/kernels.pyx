@@ -71,6 +71,6 @@ cdef Device one_device(str who, PyObject** tensors, int n):
 
 cdef object apart(str who, list places):
     """The error for tensors on several devices; other devices are named before the CPU."""
-    names = sorted({str(p) for p in places}, key=lambda name: name == "cpu")
+    names = sorted({str(p) for p in places}, key=lambda name: (name == "cpu", name))
     return RuntimeError(f"{who}(): Expected all tensors to be on the same device, but found at least two devices, {names[0]} and "
                         f"{names[1]}!")

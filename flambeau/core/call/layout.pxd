@@ -17,7 +17,7 @@ cdef inline void align(int64_t* strides, TensorBase t, int rank) noexcept nogil:
 
 cdef void make_plan(Plan* plan, int rank, const int64_t* sizes, const int64_t* strides, int n) noexcept nogil
 cdef void launch_plan(Launch* launch) noexcept nogil
-cdef bint in_one_call(const Plan* plan, int64_t* geometry) noexcept nogil
+cdef bint in_one_call(const Plan* plan, int outputs, int64_t* geometry) noexcept nogil
 cdef bint dense(TensorBase t) noexcept nogil
 cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* operands, int n) noexcept
 cdef bint fits(TensorBase t, int rank, const int64_t* sizes) noexcept nogil

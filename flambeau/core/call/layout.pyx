@@ -234,10 +234,10 @@ cdef void launch_rest(Launch* launch, int64_t count, int64_t first) noexcept nog
     launch.run(launch.data, geometry, launch.scalars)
 
 
-cdef bint in_one_call(const Plan* plan, int64_t* geometry) noexcept nogil:
+cdef bint in_one_call(const Plan* plan, int outputs, int64_t* geometry) noexcept nogil:
     """Whether one call of a kernel on this thread does all that `launch_plan` would, and then the geometry of that call."""
     cdef int n = plan.operands, k
-    if plan.rank > 2 or plan.count == 0 or plan.count >= PARALLEL_FROM:
+    if plan.rank > 2 or plan.count == 0 or plan.count >= PARALLEL_FROM // outputs:
         return False
     if plan.rank == 2 and plan.sizes[0] < WIDE // 8 and plan.count >= MANY:
         return False         # it might be widened
@@ -251,24 +251,24 @@ cdef bint in_one_call(const Plan* plan, int64_t* geometry) noexcept nogil:
 cdef void launch_plan(Launch* launch) noexcept nogil:
     """On the pool where there is work enough."""
     cdef const Plan* plan = launch.plan
-    cdef int64_t outer = plan.sizes[plan.rank - 1], grain, lines
+    cdef int64_t outer = plan.sizes[plan.rank - 1], least = PARALLEL_FROM // launch.outputs, grain, lines
     cdef int threads
     if plan.count == 0:
         return
     if plan.rank == 2 and plan.sizes[0] < WIDE // 8 and plan.count >= MANY and launch_widened(launch):
         return
-    if plan.count < PARALLEL_FROM:
+    if plan.count < least:
         launch_range(launch, 0, outer)
         return
     threads = num_threads()
     if threads > 1 and plan.rank > 2 and outer < 4 * threads:  # too few to be shared evenly
         lines = plan.count // plan.sizes[0]
-        grain = max(PARALLEL_FROM // plan.sizes[0], 1)
+        grain = max(least // plan.sizes[0], 1)
         if lines >= 64 * threads:
             grain = (grain + 15) // 16 * 16  # whole tiles
         parallel_for(launch_lines, launch, lines, grain)
         return
-    grain = PARALLEL_FROM * outer // plan.count
+    grain = least * outer // plan.count
     if plan.rank == 1:
         grain = (grain + 1023) // 1024 * 1024
     elif plan.rank == 2:

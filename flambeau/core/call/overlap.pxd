@@ -5,3 +5,4 @@ from .kernels cimport Operand
 cdef bint same_steps(TensorBase a, TensorBase b) noexcept nogil
 cdef bint shares(TensorBase out, Operand* operands, int n) noexcept
 cdef bint meet(TensorBase a, TensorBase b) noexcept nogil
+cdef bint each_apart(TensorBase t) noexcept nogil

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Tensors over one storage: whether they share bytes."""
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
 from ..base.tensor cimport MAX_DIMS, TensorBase
 from .kernels cimport Operand
@@ -22,6 +22,28 @@ cdef bint shares(TensorBase out, Operand* operands, int n) noexcept:
                 (<TensorBase>operands[k].tensor).storage is out.storage):
             return True
     return False
+
+
+cdef bint each_apart(TensorBase t) noexcept nogil:
+    """Whether each stride steps over all that the smaller ones reach, so that no two elements lie in one place."""
+    cdef int64_t reach = 0, step
+    cdef int d, result, left = 0
+    cdef uint64_t used = 0
+    if t.contiguous:
+        return True
+    for d in range(t.rank):
+        left += t.sizes[d] > 1
+    while left:
+        result = -1
+        for d in range(t.rank):
+            if t.sizes[d] > 1 and not used >> d & 1 and (result < 0 or t.strides[d] < t.strides[result]):
+                result = d
+        if t.strides[result] <= reach:
+            return False
+        reach += (t.sizes[result] - 1) * t.strides[result]
+        used |= <uint64_t>1 << result
+        left -= 1
+    return True
 
 
 cdef bint meet(TensorBase a, TensorBase b) noexcept nogil:

@@ -340,7 +340,7 @@ cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int co
     if into is not None:
         if kernel.codes[0] != into.code:
             return None
-    elif count >= PARALLEL_FROM:
+    elif count >= PARALLEL_FROM // m:
         return run_general(op, operands, params, common, NULL)
     fill_scalars(op, operands, params, common, scalars)
     if m == 1:
@@ -463,9 +463,10 @@ cdef int launch_pointwise(PointwiseOp op, PointwisePlan* plan, PyObject** result
             place += 1
     fill_scalars(op, operands, params, plan.common, scalars)
     launch.run, launch.plan, launch.data, launch.width, launch.scalars = plan.run, &plan.loops, data, plan.width, scalars
+    launch.outputs = op.outputs
     if device is not None:
         return device_launcher.pointwise(device, <Family><object><void*>launch.run, &launch)
-    if plan.loops.count < PARALLEL_FROM:
+    if plan.loops.count < PARALLEL_FROM // op.outputs:
         launch_plan(&launch)
     else:
         with nogil:

@@ -2,7 +2,8 @@
 """Discrete Fourier transforms on the host: what walks over signals and calls the generated passes (codegen/tiles/transforms.py).
 
 As many signals as a vector has lanes are transformed side by side, from one scratch buffer to another and back.  Rows become
-lanes by turning squares; along any other dimension neighbours are lanes as they lie.  A long signal, or few of them, are cut: n = n1 n2
+lanes by turning squares; along any other dimension neighbours are lanes as they lie.  Where a length is a number of vectors, a signal's own elements are lanes: its first pass has as many factors
+as there are, and turns its results, and the others go over whole vectors.  A long signal, or few of them, are cut: n = n1 n2
 numbers are n2 signals of n1 side by side, then, times e^(-2πi j k/n), n1 signals of n2 (D. Bailey, "FFTs in external or
 hierarchical memory", 1990).  Lengths with large prime factors become convolutions of a length without (L. Bluestein, 1970).
 
@@ -32,10 +33,13 @@ cdef enum:
     MOST_PASSES = 24
     MOST_LANES = 16
     PLANS = 64                 # lengths that are remembered
-    WHOLE = 2048               # elements up to which a signal is transformed in one piece
+    WHOLE = 4096               # elements up to which a signal is transformed in one piece, where there are many
+    PART = 2048                # elements of the parts of one that is cut
     CUT_FROM = 192             # elements from which single signals are cut
-    LONGEST = WHOLE * WHOLE
+    LONGEST = PART * PART
     FEW_LANES = 4              # up to which they are moved one by one
+    MOST_TOGETHER = 64         # signals whose own elements are lanes that are transformed together, ...
+    TOGETHER = 8192            # or as many as have so many bytes
     CONVOLVED = 1000           # elements up to which Bluestein's way is taken
 
 ctypedef fused Real:
@@ -50,6 +54,8 @@ cdef struct Functions:
     int64_t block              # bytes of an element of all lanes
     int64_t plane              # of its real parts
     generated_t rows_in, rows_out, lanes_in, lanes_out, times, twisted, scaled, mirrored, unpacked, packed
+    generated_t own_out[2]     # on and back
+    generated_t row_unpacked, row_packed
 
 cdef struct Steps:             # of one length
     int64_t n, workspace       # elements that a buffer holds
@@ -62,6 +68,14 @@ cdef struct Steps:             # of one length
     char* chirp
     char* spectrum
     char* last
+
+cdef struct Own:               # of a signal whose own elements are lanes
+    int signals                # that share a vector, 1 or 2; 0 where they are none
+    int together               # that are transformed together
+    int64_t m                  # what is left behind the first pass, ...
+    const Steps* rest          # and its steps
+    char* factors
+    generated_t first[2]       # on and back
 
 cdef Functions narrow, wide
 cdef bint ready[2]
@@ -86,6 +100,10 @@ cdef Functions* functions_of(int size) except NULL:
         f.mirrored = <generated_t><uintptr_t>address("mirrored", kind)
         f.unpacked = <generated_t><uintptr_t>address("unpacked", kind)
         f.packed = <generated_t><uintptr_t>address("packed", kind)
+        f.own_out[0] = <generated_t><uintptr_t>address("own_out_on", kind)
+        f.own_out[1] = <generated_t><uintptr_t>address("own_out_back", kind)
+        f.row_unpacked = <generated_t><uintptr_t>address("row_unpacked", kind)
+        f.row_packed = <generated_t><uintptr_t>address("row_packed", kind)
         ready[size == 8] = True
     return f
 
@@ -128,6 +146,8 @@ cdef class Plan:
     cdef Plan inner            # of the convolution
     cdef Plan first            # of a signal that is cut: the n1 and n2, and the tables of factors between
     cdef Plan second
+    cdef Own own               # where own elements are lanes
+    cdef Plan rest             # then the passes behind the first one
     cdef list held             # bytearrays with the tables
     cdef int size
     cdef char* between         # e^(-2πi k l/n) as blocks: k < n1, one lane l each
@@ -170,6 +190,34 @@ cdef class Plan:
             left, done = m, done * radix
         return 0
 
+    cdef int with_own_lanes(self) except -1:
+        """n = lanes · m, where m is a number of vectors or half a one; other lengths are left as they are."""
+        cdef int lanes = functions_of(self.size).lanes, lane, j
+        cdef int64_t m = self.n // lanes, p
+        cdef char* to
+        cdef double[2] w
+        if lanes < 4 or self.n % lanes or (m % lanes and 2 * m != lanes):
+            return 0
+        kind, address = "float" if self.size == 4 else "double", callbacks["transforms.address"]
+        self.rest = plan_of(m, self.size)
+        self.own.m, self.own.rest = m, &self.rest.steps
+        self.own.signals = 1 if m % lanes == 0 else 2
+        self.own.together = min(max(TOGETHER // <int>(self.n * 2 * self.size), 1), <int>MOST_TOGETHER)
+        self.own.together = (self.own.together + self.own.signals - 1) // self.own.signals * self.own.signals
+        self.own.first[0] = <generated_t><uintptr_t>address(f"own{self.own.signals}_on", kind)
+        self.own.first[1] = <generated_t><uintptr_t>address(f"own{self.own.signals}_back", kind)
+        self.own.factors = to = self.table(max(m, <int64_t>lanes) * (lanes - 1))
+        for p in range(0, m, lanes):
+            for j in range(1, lanes):
+                for lane in range(lanes):
+                    root(j * (p + lane % m), self.n, w)
+                    if self.size == 4:
+                        (<float*>to)[lane], (<float*>to)[lanes + lane] = <float>w[0], <float>w[1]
+                    else:
+                        (<double*>to)[lane], (<double*>to)[lanes + lane] = w[0], w[1]
+                to += 2 * lanes * self.size
+        return 0
+
     cdef int as_convolution(self) except -1:
         """x_k w^(k²/2) convolved with w^(-k²/2), times w^(k²/2)."""
         cdef Steps* p = &self.steps
@@ -177,7 +225,7 @@ cdef class Plan:
         cdef double[2] w
         import numpy as np
 
-        while (way := factors(length)) is None or max(way) > 10:
+        while (way := factors(length)) is None or max(way) > 10:   # powers of 2 would put their elements into few sets of a cache
             length += 1
         self.inner = plan_of(length, self.size)
         p.n, p.workspace, p.inner, p.passes = n, length, &self.inner.steps, 0
@@ -234,9 +282,9 @@ cdef enum:
 
 cdef int64_t divisor_near_root(int64_t n):
     """The divisor by which a signal is cut: the largest up to √n whose cofactor is no longer than a whole signal may be; 0 for none."""
-    cdef int64_t k = <int64_t>(sqrt(<double>n) + 0.5), least = max(4, (n + WHOLE - 1) // WHOLE)
+    cdef int64_t k = <int64_t>(sqrt(<double>n) + 0.5), least = max(4, (n + PART - 1) // PART)
     while k >= least:
-        if n % k == 0 and n // k <= WHOLE and factors(k) is not None:
+        if n % k == 0 and n // k <= PART and factors(k) is not None:
             return k
         k -= 1
     return 0
@@ -262,6 +310,7 @@ cdef Plan plan_of(int64_t n, int size, bint cut=False):
         p = None
     elif way is not None:
         p.in_one_piece(way)
+        p.with_own_lanes()
     elif n <= CONVOLVED:
         p.as_convolution()
     else:
@@ -399,13 +448,43 @@ cdef inline void scale_by(const Functions* f, char* x, int64_t count, double sca
         f.scaled(words)
 
 
+# --- signals whose own elements are lanes --------------------------------------------------------------------------------------------
+cdef char* own_transformed(const Functions* f, const Own* own, const char* source, const int64_t* table, int64_t signals, char* x, char* y,
+                           bint inverse) noexcept nogil:
+    """The blocks of so many signals, side by side; in x or y, whichever is returned."""
+    cdef int64_t[8] words
+    cdef int i
+    cdef char* other
+    words[0], words[1], words[2], words[3] = <int64_t>source, <int64_t>table, <int64_t>x, <int64_t>own.factors
+    words[4], words[5], words[6] = signals // own.signals, own.m, signals * f.block
+    own.first[inverse](words)
+    words[5], words[6] = 0, f.plane
+    for i in range(own.rest.passes):
+        words[0], words[1], words[2] = <int64_t>x, <int64_t>y, <int64_t>own.rest.factors[i]
+        words[3], words[4] = own.rest.m[i], own.rest.s[i] * signals
+        own.rest.functions[i](words)
+        other = x
+        x = y
+        y = other
+    return x
+
+
+cdef inline void own_out(const Functions* f, const char* source, char* to, int64_t blocks, int64_t signals, double scale,
+                         bint inverse) noexcept nogil:
+    cdef int64_t[5] words
+    words[0], words[1], words[2], words[3] = <int64_t>source, <int64_t>to, blocks, signals * f.block
+    (<double*>words)[4] = scale
+    f.own_out[inverse](words)
+
+
 # --- many signals -----------------------------------------------------------------------------------------------------------------------
 cdef enum:
-    COMPLEX_ROWS, REAL_ROWS, ROWS_TO_REAL, ALONG, CUT_FIRST, CUT_SECOND
+    COMPLEX_ROWS, REAL_ROWS, ROWS_TO_REAL, ALONG, CUT_FIRST, CUT_SECOND, OWN_ROWS, OWN_REAL_ROWS, OWN_ROWS_TO_REAL
 
 cdef struct Job:
     const Functions* f
     const Steps* steps
+    const Own* own
     int kind, size
     bint inverse, odd
     const char* source
@@ -415,6 +494,7 @@ cdef struct Job:
     int64_t taken, given       # bytes from one signal (or number of a signal) to the next
     int64_t rows               # signals
     int64_t inner, groups      # signals side by side, and their groups of lanes
+    int64_t whole, few         # groups before those of the few signals that each `inner` leaves over
     int64_t values             # of a real signal's transform that are written
     int64_t workspace          # bytes of a buffer
     double scale
@@ -437,6 +517,77 @@ cdef void complex_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     result = transformed(f, j.steps, x, y, j.inverse)
     scale_by(f, result, j.n, j.scale)
     turn_out(f, j.size, result, given, j.to, 2 * j.n, f.plane, y if result == x else x)
+
+
+cdef inline int64_t places_of_rows(const Job* j, int64_t first, int64_t distance, int64_t* table) noexcept nogil:
+    """Where the rows of a group begin; those that fill the last vector do what the last row does.  Returns how many that are."""
+    cdef int64_t count = min(<int64_t>j.own.together, j.rows - first), all = (count + j.own.signals - 1) // j.own.signals * j.own.signals, r
+    for r in range(all):
+        table[r] = (first + min(r, count - 1)) * distance
+    return all
+
+
+cdef void own_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
+    cdef int64_t[MOST_TOGETHER] table
+    cdef int64_t first = group * j.own.together, signals = places_of_rows(j, first, j.taken, table), r
+    cdef char* result = own_transformed(j.f, j.own, j.source, table, signals, x, y, j.inverse)
+    for r in range(min(signals, j.rows - first)):
+        own_out(j.f, result + r * j.f.block, j.to + (first + r) * j.given, j.n // j.f.lanes, signals, j.scale, j.inverse)
+
+
+cdef inline void unpack_ends(const Real* z, Real* y, int64_t h, int64_t values, double scale) noexcept nogil:
+    """What has no vector: the first and the middle one, and the conjugates of all where they are wanted."""
+    cdef int64_t k
+    y[0], y[1] = (z[0] + z[1]) * <Real>scale, 0
+    y[2 * h], y[2 * h + 1] = (z[0] - z[1]) * <Real>scale, 0
+    if values == 2 * h:
+        for k in range(1, h):
+            y[2 * (2 * h - k)], y[2 * (2 * h - k) + 1] = y[2 * k], -y[2 * k + 1]
+
+
+cdef void own_real_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
+    cdef int64_t[MOST_TOGETHER] table
+    cdef int64_t[5] words
+    cdef int64_t first = group * j.own.together, signals = places_of_rows(j, first, j.taken, table), r, h = j.n // 2
+    cdef char* result = own_transformed(j.f, j.own, j.source, table, signals, x, y, False)
+    cdef char* z = y if result == x else x
+    cdef char* to
+    for r in range(min(signals, j.rows - first)):
+        to = j.to + (first + r) * j.given
+        own_out(j.f, result + r * j.f.block, z, h // j.f.lanes, signals, 1.0, False)
+        words[0], words[1], words[2], words[3] = <int64_t>z, <int64_t>to, <int64_t>j.halves, h
+        (<double*>words)[4] = j.scale
+        j.f.row_unpacked(words)
+        if j.size == 4:
+            unpack_ends(<const float*>z, <float*>to, h, j.values, j.scale)
+        else:
+            unpack_ends(<const double*>z, <double*>to, h, j.values, j.scale)
+
+
+cdef inline void pack_ends(const Real* y, Real* z, int64_t h) noexcept nogil:
+    z[0], z[1] = y[0] + y[2 * h], y[0] - y[2 * h]
+
+
+cdef void own_rows_to_real(Job* j, int64_t group, char* x, char* y) noexcept nogil:
+    cdef int64_t[MOST_TOGETHER] table
+    cdef int64_t[4] words
+    cdef int64_t first = group * j.own.together, signals = places_of_rows(j, first, j.taken, table), r, h = j.n // 2
+    cdef char* z
+    cdef const char* source
+    cdef char* result
+    for r in range(signals):
+        source, z = j.source + table[r], y + r * h * 2 * j.size
+        words[0], words[1], words[2], words[3] = <int64_t>source, <int64_t>z, <int64_t>j.halves, h
+        j.f.row_packed(words)
+        if j.size == 4:
+            pack_ends(<const float*>source, <float*>z, h)
+        else:
+            pack_ends(<const double*>source, <double*>z, h)
+    for r in range(signals):
+        table[r] = r * h * 2 * j.size
+    result = own_transformed(j.f, j.own, y, table, signals, x, y, True)
+    for r in range(min(signals, j.rows - first)):
+        own_out(j.f, result + r * j.f.block, j.to + (first + r) * j.given, h // j.f.lanes, signals, j.scale, True)
 
 
 cdef void real_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
@@ -495,11 +646,38 @@ cdef void rows_to_real(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     turn_out(f, j.size, result, given, j.to, j.n, f.plane, y if result == x else x)
 
 
+cdef void few_along(Job* j, int64_t first, char* x, char* y) noexcept nogil:
+    """The last signals of several `inner`, from number `first` of all of these on."""
+    cdef int64_t lane, k, offset, lanes = min(<int64_t>j.f.lanes, j.rows - first)
+    cdef const Functions* f = j.f
+    cdef char* result
+    for lane in range(lanes):
+        k = first + lane
+        offset = (k // j.few * j.n * j.inner + j.inner - j.few + k % j.few) * 2 * j.size
+        if j.size == 4:
+            number_in(<const float*>(j.source + offset), <float*>x + lane, j.n, j.taken, f.block, f.lanes)
+        else:
+            number_in(<const double*>(j.source + offset), <double*>x + lane, j.n, j.taken, f.block, f.lanes)
+    result = transformed(f, j.steps, x, y, j.inverse)
+    scale_by(f, result, j.n, j.scale)
+    for lane in range(lanes):
+        k = first + lane
+        offset = (k // j.few * j.n * j.inner + j.inner - j.few + k % j.few) * 2 * j.size
+        if j.size == 4:
+            number_out(<const float*>result + lane, <float*>(j.to + offset), j.n, j.given, f.block, f.lanes)
+        else:
+            number_out(<const double*>result + lane, <double*>(j.to + offset), j.n, j.given, f.block, f.lanes)
+
+
 cdef void along(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     """Along a dimension that is not the last: signals side by side."""
-    cdef int64_t outer = group // j.groups, first = group % j.groups * j.f.lanes
-    cdef int64_t offset = (outer * j.n * j.inner + first) * 2 * j.size, lanes = min(<int64_t>j.f.lanes, j.inner - first)
+    cdef int64_t outer, first, offset, lanes
     cdef char* result
+    if group >= j.whole:
+        few_along(j, (group - j.whole) * j.f.lanes, x, y)
+        return
+    outer, first = group // j.groups, group % j.groups * j.f.lanes
+    offset, lanes = (outer * j.n * j.inner + first) * 2 * j.size, min(<int64_t>j.f.lanes, j.inner - first)
     side_by_side_in(j.f, j.size, j.source + offset, x, j.n, j.taken, lanes, y)
     result = transformed(j.f, j.steps, x, y, j.inverse)
     scale_by(j.f, result, j.n, j.scale)
@@ -553,7 +731,8 @@ cdef void groups(void* context, int64_t begin, int64_t end) noexcept nogil:
         return
     x = <char*>workspace
     y = x + j.workspace
-    memset(x, 0, 2 * j.workspace)        # lanes that nobody uses are computed with
+    if j.inner % j.f.lanes:
+        memset(x, 0, 2 * j.workspace)    # lanes that nobody uses are computed with
     for group in range(begin, end):
         if j.kind == COMPLEX_ROWS:
             complex_rows(j, group, x, y)
@@ -563,6 +742,12 @@ cdef void groups(void* context, int64_t begin, int64_t end) noexcept nogil:
             rows_to_real(j, group, x, y)
         elif j.kind == ALONG:
             along(j, group, x, y)
+        elif j.kind == OWN_ROWS:
+            own_rows(j, group, x, y)
+        elif j.kind == OWN_REAL_ROWS:
+            own_real_rows(j, group, x, y)
+        elif j.kind == OWN_ROWS_TO_REAL:
+            own_rows_to_real(j, group, x, y)
         elif j.kind == CUT_FIRST:
             cut_first(j, group, x, y)
         else:
@@ -585,9 +770,17 @@ cdef int run(Job* j, int64_t count) except -1:
 
 cdef int set_up(Job* j, int kind, Plan plan, int64_t n, const char* source, char* to, bint inverse, double scale) except -1:
     j.f, j.steps, j.kind, j.size, j.inverse = functions_of(plan.size), &plan.steps, kind, plan.size, inverse
-    j.n, j.source, j.to, j.scale, j.odd = n, source, to, scale, n % 2
+    j.n, j.source, j.to, j.scale, j.odd, j.inner = n, source, to, scale, n % 2, 0
     j.workspace = (max(plan.steps.workspace, n, j.f.lanes) + 1) * j.f.block
+    if kind in (OWN_ROWS, OWN_REAL_ROWS, OWN_ROWS_TO_REAL):
+        j.own = &plan.own
+        j.workspace = plan.n * plan.own.together * 2 * plan.size + 64
     return 0
+
+
+cdef int run_rows(Job* j, Plan plan) except -1:
+    """All rows, in groups."""
+    return run(j, lanes_of(j.rows, plan.own.together if j.kind >= OWN_ROWS else j.f.lanes))
 
 
 cdef int64_t lanes_of(int64_t count, int lanes) noexcept:
@@ -676,8 +869,12 @@ cdef bint is_cut(int64_t n, int64_t rows, int lanes) noexcept:
 
 cdef Plan plan_for(int64_t n, int64_t rows, int size):
     """The plan of complex rows, cut or whole; None where there is none."""
-    cdef Plan plan = plan_of(n, size, True) if is_cut(n, rows, functions_of(size).lanes) else None
-    return plan if plan is not None else plan_of(n, size)
+    cdef Plan whole = plan_of(n, size), plan = None
+    if whole is not None and whole.own.signals:
+        return whole
+    if is_cut(n, rows, functions_of(size).lanes):
+        plan = plan_of(n, size, True)
+    return plan if plan is not None else whole
 
 
 def possible(int64_t n, bint real, int64_t rows, bint wide_numbers) -> bool:
@@ -707,9 +904,9 @@ cdef int complex_numbers(Plan plan, const char* x, char* out, int64_t rows, int 
     cdef int64_t n = plan.n, row, n1, n2
     cdef TensorBase middle
     if plan.first is None:
-        set_up(&j, COMPLEX_ROWS, plan, n, x, out, inverse, scale)
+        set_up(&j, OWN_ROWS if plan.own.signals else COMPLEX_ROWS, plan, n, x, out, inverse, scale)
         j.rows, j.taken, j.given = rows, n * 2 * size, n * 2 * size
-        return run(&j, lanes_of(rows, j.f.lanes))
+        return run_rows(&j, plan)
     n1, n2 = plan.first.n, plan.second.n
     middle = new_tensor(1, &n, code)
     set_up(&j, CUT_FIRST, plan.first, n1, NULL, middle.storage.data, inverse, 1.0)
@@ -728,7 +925,7 @@ def complex_along(TensorBase x not None, TensorBase out not None, int dim, doubl
     """Contiguous complex numbers along a dimension that is not the last, to another tensor, or in place."""
     cdef Job j
     cdef int size = number_size(x), d
-    cdef int64_t n = x.sizes[dim], inner = 1
+    cdef int64_t n = x.sizes[dim], inner = 1, outer
     cdef Plan plan
     if x.count == 0:
         return
@@ -736,8 +933,13 @@ def complex_along(TensorBase x not None, TensorBase out not None, int dim, doubl
         inner *= x.sizes[d]
     plan = plan_of(n, size)
     set_up(&j, ALONG, plan, n, pointer(x), pointer(out), inverse, scale)
-    j.inner, j.groups, j.taken, j.given = inner, lanes_of(inner, j.f.lanes), inner * 2 * size, inner * 2 * size
-    run(&j, x.count // (n * inner) * j.groups)
+    j.inner, j.taken, j.given = inner, inner * 2 * size, inner * 2 * size
+    outer, j.few = x.count // (n * inner), inner % j.f.lanes
+    if j.few > FEW_LANES or outer == 1:
+        j.few = 0
+    j.groups = lanes_of(inner - j.few, j.f.lanes)
+    j.whole, j.rows = outer * j.groups, outer * j.few
+    run(&j, j.whole + lanes_of(j.rows, j.f.lanes))
 
 
 def real_to_complex(TensorBase x not None, TensorBase out not None, double scale) -> None:
@@ -759,10 +961,10 @@ def real_to_complex(TensorBase x not None, TensorBase out not None, double scale
         return
     if n % 2 == 0:
         plan.with_halves()
-    set_up(&j, REAL_ROWS, plan, n, pointer(x), pointer(out), False, scale)
+    set_up(&j, OWN_REAL_ROWS if plan.own.signals and n % 2 == 0 else REAL_ROWS, plan, n, pointer(x), pointer(out), False, scale)
     j.values, j.halves = out.sizes[out.rank - 1], plan.halves
     j.rows, j.taken, j.given = rows, n * size, j.values * 2 * size
-    run(&j, lanes_of(rows, j.f.lanes))
+    run_rows(&j, plan)
 
 
 def complex_to_real(TensorBase x not None, TensorBase out not None, double scale) -> None:
@@ -781,10 +983,10 @@ def complex_to_real(TensorBase x not None, TensorBase out not None, double scale
         return
     if n % 2 == 0:
         plan.with_halves()
-    set_up(&j, ROWS_TO_REAL, plan, n, pointer(x), pointer(out), True, scale)
+    set_up(&j, OWN_ROWS_TO_REAL if plan.own.signals and n % 2 == 0 else ROWS_TO_REAL, plan, n, pointer(x), pointer(out), True, scale)
     j.values, j.halves = n // 2 + 1, plan.halves
     j.rows, j.taken, j.given = rows, j.values * 2 * size, n * size
-    run(&j, lanes_of(rows, j.f.lanes))
+    run_rows(&j, plan)
 
 
 def takes(input) -> int:

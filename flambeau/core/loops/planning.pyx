@@ -29,8 +29,8 @@ cdef str LETTERS = "cbs"      # codegen.kernels.CONTIGUOUS, BROADCAST, STRIDED
 
 
 # --- of kernels of any width ------------------------------
-cdef int read_operands(LoopPlan plan, str who, object kernel, object operands, int rank, const int64_t* sizes, int64_t** aligned) except -1:
-    """Enter operands (tensors, or `Geometry`) of the dtypes of the kernel, which broadcast to `sizes`; their strides along those."""
+cdef int read_operands(LoopPlan plan, str who, object kernel, object operands, int rank, const int64_t* sizes, int64_t** aligned, Device device) except -1:
+    """Enter operands (tensors, or `Geometry` on `device`) of the dtypes of the kernel, which broadcast to `sizes`; their strides along those."""
     cdef list given = list(operands), dtypes
     cdef int count = <int>len(given), outputs = <int>len(kernel.outputs), k, d, ahead, own, widest = 0
     cdef int64_t shape[MAX_DIMS]
@@ -38,6 +38,7 @@ cdef int read_operands(LoopPlan plan, str who, object kernel, object operands, i
     cdef int64_t offset
     cdef PyObject** tensors = <PyObject**>alloca(count * sizeof(PyObject*))
     cdef TensorBase t
+    cdef Device on
     dtypes = [e.dtype for e in kernel.outputs] + [o.dtype for o in kernel.inputs]
     if count != len(dtypes):
         raise TypeError(f"{who}(): {kernel.name} has {outputs} results and {len(dtypes) - outputs} inputs, got {count} operands")
@@ -47,7 +48,8 @@ cdef int read_operands(LoopPlan plan, str who, object kernel, object operands, i
         widest = max(widest, <int>(<TensorBase>x).rank if isinstance(x, TensorBase) else <int>len(x.shape))
     if widest > rank:
         raise ValueError(f"{who}(): operands of at most {rank} dimensions expected, got one of {widest}")
-    plan.reserve(kernel.name, count, outputs, rank, one_device(who, tensors, count))
+    on = one_device(who, tensors, count)
+    plan.reserve(kernel.name, count, outputs, rank, device if on is None else on)
     aligned[0] = <int64_t*>room(count * max(rank, 1), sizeof(int64_t))
     for k in range(count):
         offset = 0
@@ -112,25 +114,32 @@ cdef int read_scalars(LoopPlan plan, str who, object kernel, object scalars) exc
     return <int>len(values)
 
 
+cdef dict families = {}         # text of a kernel -> what a device has loaded of it: plans of one kernel share that
+
+
 cdef object enter(LoopPlan plan, kernel_t* run, object kernel):
     """Set where a kernel's code stands, or what stands for it on a device; what tells it from others."""
-    cdef Family family
+    cdef str text
     if plan.device is None:
         address = callbacks["kernel_address"](kernel)
         run[0] = <kernel_t><void*><uintptr_t>address
         return address
-    family = Family(kernel)
-    plan.family = family
-    run[0] = <kernel_t><void*><PyObject*>family
-    return kernel.text()
+    text = kernel.text()
+    if text not in families:
+        families[text] = Family(kernel)
+    plan.family = <Family>families[text]
+    run[0] = <kernel_t><void*><PyObject*>plan.family
+    return text
 
 
-def loop_plan(kernel, shape, operands, scalars=()) -> LoopPlan:
+def loop_plan(kernel, shape, operands, scalars=(), device=None) -> LoopPlan:
     """A plan for a kernel over `shape`: `operands` are tensors or `Geometry`, results first, which broadcast to it from the right.
 
     `kernel` is a `codegen.kernels.Pointwise` of any width; how it walks over operands (its accesses) follows from their geometry.
     Loops go by the first result's strides, and so do the numbers that a kernel sees of its elements.  TypeError for other
     dtypes or numbers of operands than the kernel's, ValueError for shapes that do not broadcast, or a result that does.
+    `device`: the `Device` that operands given as `Geometry` lie on; None for the host.  NotImplementedError for more operands than one launch
+    of it takes.
 
     >>> import flambeau
     >>> from flambeau.codegen import expr as ex
@@ -150,7 +159,7 @@ def loop_plan(kernel, shape, operands, scalars=()) -> LoopPlan:
     cdef int64_t* aligned = NULL
     cdef int rank = read_shape("loop_plan", shape, sizes), n, k, d
     try:
-        read_operands(plan, "loop_plan", kernel, operands, rank, sizes, &aligned)
+        read_operands(plan, "loop_plan", kernel, operands, rank, sizes, &aligned, device)
         for k in range(plan.outputs):
             for d in range(rank):
                 if aligned[k * rank + d] == 0 and sizes[d] > 1:
@@ -166,13 +175,13 @@ def loop_plan(kernel, shape, operands, scalars=()) -> LoopPlan:
     return plan
 
 
-def row_plan(kernel, shape, dim, operands, scalars=(), settle=None) -> RowLoopPlan:
+def row_plan(kernel, shape, dim, operands, scalars=(), settle=None, device=None) -> RowLoopPlan:
     """A plan for a kernel along the rows of `shape` that `dim` (a dimension, or several) make up: `operands` are tensors or
     `Geometry`, results first, which broadcast to it from the right.
 
     `kernel` is a `codegen.kernels.Row` of any width.  A result with one value a row has size 1 in the row's dimensions, or strides
     of 0; one that is as long as the row has strides there.  Long rows of a reduction are cut into blocks as those of
-    eager calls.  NotImplementedError for rows in more than two pieces.
+    eager calls.  `device` is as in `loop_plan`.  NotImplementedError for rows in more than two pieces.
 
     `settle(plan, kernels)` sees how rows are walked over before anything is compiled: given the plan and the kernel (two kernels
     where rows are cut into blocks), it returns those that are compiled in their place, such as ones with other `lanes`.
@@ -208,7 +217,7 @@ def row_plan(kernel, shape, dim, operands, scalars=(), settle=None) -> RowLoopPl
         reduced[dims[k]] = True
         length *= sizes[dims[k]]
     try:
-        read_operands(plan, "row_plan", kernel, operands, rank, sizes, &aligned)
+        read_operands(plan, "row_plan", kernel, operands, rank, sizes, &aligned, device)
         full, access = <bint*>alloca(plan.count * sizeof(bint)), <int*>alloca(plan.count * sizeof(int))
         rows = plan.rows = new_rows(plan.count, max(rank, 1))
         guide, moves = 0, []

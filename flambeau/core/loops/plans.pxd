@@ -38,7 +38,11 @@ cdef class LoopPlan:
     # Computes, on the host; operand k stands at data[k].  Where the work is long, signals are looked at: their handlers may raise.
     cdef int launch_at(self, char** data) except -1 nogil
     cdef int launch_loops(self, char** data) except -1 nogil
-    cdef int launch_away(self, char** data) except -1
+    # The same on its device, `scalars` in the place of the plan's own where they are not NULL.
+    cdef int launch_there(self, char** data, const uint64_t* scalars) except -1
+    cdef int launch_away(self, char** data, const uint64_t* scalars) except -1
+    cdef int arguments(self) except -1
+    cdef int check_arguments(self) except -1
     cdef void shift(self, char** places, char** data) noexcept nogil
     cdef TensorBase new_result(self, int k)
     cdef int check(self, object given, int k, str kind, int number) except -1

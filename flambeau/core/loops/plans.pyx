@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 from cpython.object cimport PyObject
-from ..base.device cimport Device
+from ..base.device cimport MAX_ARGUMENTS, Device
 from ..base.dtypes cimport ITEMSIZE, dtype_of, size_from
 from ..base.tensor cimport TensorBase, bump_version, check_writable, data_address, new_strided_on, new_tensor_on
 from ..tape.modes cimport grad_enabled, wants_grad
@@ -152,23 +152,45 @@ cdef class LoopPlan:
 
     cdef int prepare(self) except -1:
         """What a launch need not find out again."""
-        cdef int64_t* geometry = <int64_t*>room(HEAD + 2 * self.count, sizeof(int64_t))
-        self.many = self.loops.count >= PARALLEL_FROM
-        if self.device is None and in_one_call(&self.loops, geometry):
+        cdef int64_t* geometry
+        self.check_arguments()
+        geometry = <int64_t*>room(HEAD + 2 * self.count, sizeof(int64_t))
+        self.many = self.loops.count >= PARALLEL_FROM // self.outputs
+        if self.device is None and in_one_call(&self.loops, self.outputs, geometry):
             self.geometry = geometry
         else:
             free(geometry)
         return 0
 
+    cdef int arguments(self) except -1:
+        """How many arguments a launch on a device has, beside scalars (`launch.pyx`)."""
+        return self.loops.operands * (2 + self.loops.rank) + self.loops.rank + 1
+
+    cdef int check_arguments(self) except -1:
+        cdef int scalars = 0 if self.family is None else <int>len(self.family.narrow)
+        if self.device is not None and self.arguments() + scalars > MAX_ARGUMENTS:
+            raise NotImplementedError(f"{self.name}: {self.count} operands are more than one launch on a device takes")
+        return 0
+
     cdef int launch_loops(self, char** data) except -1 nogil:
         cdef Launch work
         work.run, work.plan, work.data, work.width, work.scalars = self.run, &self.loops, data, self.width, self.scalars
+        work.outputs = self.outputs
         launch_plan(&work)
         return 0
 
-    cdef int launch_away(self, char** data) except -1:
+    cdef int launch_there(self, char** data, const uint64_t* scalars) except -1:
+        """`launch_at` on the plan's device, with other scalars than the plan's own where they are given."""
+        cdef char** places = data
+        if self.offsets != NULL or self.repeated >= 0:
+            places = <char**>alloca((self.count + 1) * sizeof(char*))
+            self.shift(places, data)
+        return self.launch_away(places, self.scalars if scalars == NULL else scalars)
+
+    cdef int launch_away(self, char** data, const uint64_t* scalars) except -1:
         cdef Launch work
-        work.run, work.plan, work.data, work.width, work.scalars = self.run, &self.loops, data, self.width, self.scalars
+        work.run, work.plan, work.data, work.width, work.scalars = self.run, &self.loops, data, self.width, scalars
+        work.outputs = self.outputs
         return device_launcher.pointwise(self.device, self.family, &work)
 
     def launch(self, tensors, out=None):
@@ -179,7 +201,6 @@ cdef class LoopPlan:
         """
         cdef tuple inputs = tuple(tensors), results
         cdef char** data = <char**>alloca((self.count + 1) * sizeof(char*))
-        cdef char** places = data
         cdef int k
         if len(inputs) != self.count - self.outputs:
             raise TypeError(f"{self.name}.launch(): {self.count - self.outputs} tensors expected, got {len(inputs)}")
@@ -199,10 +220,7 @@ cdef class LoopPlan:
         for k in range(self.outputs, self.count):
             data[k] = data_address(<TensorBase>inputs[k - self.outputs])
         if self.device is not None:
-            if self.offsets != NULL or self.repeated >= 0:
-                places = <char**>alloca((self.count + 1) * sizeof(char*))
-                self.shift(places, data)
-            self.launch_away(places)
+            self.launch_there(data, NULL)
         elif self.many:
             with nogil:
                 self.launch_at(data)
@@ -281,6 +299,11 @@ cdef str letter(int64_t stride, bint written):
     return LETTERS[STRIDED if written and access == BROADCAST else access]
 
 
+cdef int arguments_of(const Rows* rows) noexcept:
+    cdef int outer = rows.outer + 1, axes = outer + (2 if rows.r1 != 1 else 1)
+    return rows.operands * (2 + axes) + axes + outer + 2
+
+
 cdef str place(Device device):
     return "cpu" if device is None else str(device.place)
 
@@ -347,6 +370,7 @@ cdef class RowLoopPlan(LoopPlan):
         """The same for rows, whose kernels are known."""
         cdef Rows* rows = self.rows
         cdef int64_t work = work_of(rows)
+        self.check_arguments()
         self.run, self.many = rows.run, work >= PARALLEL_FROM
         if self.device is not None or self.stages.part != NULL or rows.outer or rows.panel or work == 0 or self.many:
             return 0
@@ -392,7 +416,12 @@ cdef class RowLoopPlan(LoopPlan):
             free(memory)
         return 0
 
-    cdef int launch_away(self, char** data) except -1:
+    cdef int arguments(self) except -1:
+        if self.stages.part == NULL:
+            return arguments_of(self.rows)
+        return max(arguments_of(self.stages.part), arguments_of(self.stages.last))
+
+    cdef int launch_away(self, char** data, const uint64_t* scalars) except -1:
         cdef Rows rows
         cdef char** states
         cdef list held = []
@@ -400,11 +429,11 @@ cdef class RowLoopPlan(LoopPlan):
         cdef int k
         if self.stages.part == NULL:
             rows = self.rows[0]
-            rows.data, rows.scalars, rows.device = data, self.scalars, <PyObject*>self.device
+            rows.data, rows.scalars, rows.device = data, scalars, <PyObject*>self.device
             return launch(&rows)
         states = <char**>alloca(self.stages.states * sizeof(char*))
         for k in range(self.stages.states):
             t = new_tensor_on(self.device, 1, &self.stages.count, self.state_codes[k])
             held.append(t)
             states[k] = data_address(t)
-        return launch_stages(&self.stages, data, states, self.scalars, <PyObject*>self.device)
+        return launch_stages(&self.stages, data, states, scalars, <PyObject*>self.device)

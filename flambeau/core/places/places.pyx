@@ -1,26 +1,30 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Reading and writing at places that index tensors name.
 
-Index tensors become a list of places in the storage, computed and checked before anything is read or written.  Reading is
-shared over the threads; writing goes in the order of the elements, so that equal indices always give the same bits.
+Index tensors become a list of places in the storage, computed and checked before anything is read or written.  Threads share what is
+read, and the places that are written to; each of those is written in the order of the elements, so that equal indices always give the
+same bits.
 """
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from ..base.dtypes cimport BOOL, I64, F16, BF16, F32, CATEGORY, dtype_of, is_stored, size_from
 from ..base.tensor cimport MAX_DIMS, TensorBase, bump_version, new_tensor, pointer
 from ..call.destination cimport check_written
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from ..call.pointwise cimport sum_to, wider
 from ..base.memory cimport scratch
-from ..base.parallel cimport parallel_for
+from ..base.parallel cimport num_threads, parallel_for
 from ..base.callbacks import callbacks
 from ..views.strided cimport compact, expanded, is_tracked, reshaped
 from ..call.copies import clone, copy_, to_dtype
+from ..call.overlap cimport each_apart
 from .lines cimport ADD, SET, read_line, write_line
 from ..tape.formulas import record
 
-cdef enum: PARALLEL_FROM = 1 << 16    # elements from which other threads share a gather, or do something else meanwhile
+cdef enum:
+    PARALLEL_FROM = 1 << 16    # elements from which threads share the work, or do something else meanwhile
+    LEAST_BLOCK = 8            # elements at a place from which threads share the places
 
 
 cdef TensorBase as_index(TensorBase t):
@@ -46,6 +50,9 @@ cdef struct Places:
     char* data                # the indexed tensor's
     char* rows                # the other side's: contiguous but for the dimensions in front
     int64_t row_strides[MAX_DIMS]
+    int code                  # what is written: the dtype, and SET or ADD
+    int how
+    int64_t shares            # into how many the places are shared out
 
 
 cdef int find_places(Places* p, TensorBase v, list indices, object error, bint negative) except -1:
@@ -218,22 +225,48 @@ cdef void block_lines(Places* p, int64_t* lines, int64_t* length, int64_t* step)
         lines[0] = p.block // length[0]
 
 
-cdef void put_rows(Places* p, int code, int how) noexcept nogil:
-    """The other way: rows to their places, in order, so that the last of equal indices wins, and sums have always the same bits."""
-    cdef int64_t row, i, k, lines, length, step
+cdef inline int64_t share_of(int64_t place, int64_t shares) noexcept nogil:
+    """The share that a place belongs to; neighbours are spread over all of them (D. Knuth's multiplicative hash)."""
+    return <int64_t>(((<uint64_t>place * <uint64_t>0x9E3779B97F4A7C15) >> 32) * <uint64_t>shares >> 32)
+
+
+cdef void put_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """The other way: rows to their places, in order, so that the last of equal indices wins, and sums have always the same bits.
+    A unit is one position of the dimensions in front, and there one share of the places.
+    """
+    cdef Places* p = <Places*>context
+    cdef int64_t unit, share, i, k, lines, length, step
     cdef char* to
+    cdef const char* rows
     cdef const char* source
     block_lines(p, &lines, &length, &step)
-    for row in range(p.outer):
-        to = p.data + outer_offset(p, row, p.before_strides) * p.width
-        source = p.rows + outer_offset(p, row, p.row_strides) * p.width
+    for unit in range(begin, end):
+        share = unit % p.shares
+        to = p.data + outer_offset(p, unit // p.shares, p.before_strides) * p.width
+        rows = p.rows + outer_offset(p, unit // p.shares, p.row_strides) * p.width
         if p.block == 1:
-            write_line(code, p.width, how, to, 0, source, 1, p.places, 1, 1, p.count)
-        else:
-            for i in range(p.count):
-                for k in range(lines):
-                    write_line(code, p.width, how, to + line_offset(p, k) * p.width, step, source, 1, p.places + i, 0, 1, length)
-                    source += length * p.width
+            write_line(p.code, p.width, p.how, to, 0, rows, 1, p.places, 1, 1, p.count)
+            continue
+        for i in range(p.count):
+            if p.shares > 1 and share_of(p.places[i], p.shares) != share:
+                continue
+            source = rows + i * p.block * p.width
+            for k in range(lines):
+                write_line(p.code, p.width, p.how, to + line_offset(p, k) * p.width, step, source, 1, p.places + i, 0, 1, length)
+                source += length * p.width
+
+
+cdef void put_rows(Places* p, int code, int how, bint serial) noexcept nogil:
+    """`serial`: elements may lie in one place, so that one thread writes them all."""
+    cdef int64_t each, threads = num_threads()
+    p.code, p.how, p.shares = code, how, 1
+    if serial or threads == 1:
+        put_range(p, 0, p.outer)
+        return
+    if p.block >= LEAST_BLOCK and p.outer < 4 * threads:   # each share reads all places
+        p.shares = threads
+    each = p.count * p.block // p.shares + 1
+    parallel_for(put_range, p, p.outer * p.shares, max(PARALLEL_FROM // each, <int64_t>1))
 
 
 # --- reading and writing at places -----------------------------------------------------------------------------------------------
@@ -323,7 +356,7 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
     cdef Places p
     cdef TensorBase rows
     cdef bint before = grad_enabled()
-    cdef bint recorded = before and (wants_grad(v) or wants_grad(values)) and CATEGORY[v.code] >= 2
+    cdef bint recorded = before and (wants_grad(v) or wants_grad(values)) and CATEGORY[v.code] >= 2, apart = each_apart(v)
     check_written(who, v, repeated)
     if accumulate and (v.code == BOOL or v.code == F16 or v.code == BF16 or is_stored(v.code)):
         accumulate_wide(v, indices, values, who, error, negative)
@@ -340,9 +373,9 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
             memcpy(p.row_strides, rows.strides, p.before * sizeof(int64_t))
             if rows.count >= PARALLEL_FROM:
                 with nogil:
-                    put_rows(&p, v.code, ADD if accumulate else SET)
+                    put_rows(&p, v.code, ADD if accumulate else SET, not apart)
             elif rows.count:
-                put_rows(&p, v.code, ADD if accumulate else SET)
+                put_rows(&p, v.code, ADD if accumulate else SET, not apart)
         finally:
             set_grad(before)
             free(p.places)

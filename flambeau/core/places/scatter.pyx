@@ -4,7 +4,8 @@
     gather    out[i][j][k] = input[i][index[i][j][k]][k]          (along dimension 1)
     scatter   out[i][index[i][j][k]][k] = src[i][j][k]
 
-Both walk over the index tensor with one loop; writing is serial and in order, so equal indices always give the same bits.
+Both walk over the index tensor with one loop.  Threads share lines that write to places of their own; within those writing is in order,
+so equal indices always give the same bits.
 """
 from libc.stdint cimport int64_t, uint64_t
 from ..base.dtypes cimport BOOL, I32, I64, F16, BF16, CATEGORY, dtype_of, is_stored
@@ -14,16 +15,20 @@ from ..base.tensor cimport (
 )
 from ..tape.modes cimport grad_enabled, set_grad
 from ..call.destination cimport check_memory, check_written
-from ..base.parallel cimport parallel_for
+from ..base.parallel cimport num_threads, parallel_for
 from ..base.callbacks import callbacks
 from ..views.strided cimport expanded, reshaped
 from ..call.pointwise cimport not_implemented, wider
 from ..base.formats import contiguous_format
 from ..call.copies import clone, copy_, to_dtype
+from ..call.overlap cimport each_apart
 from .lines cimport SET, ADD, MULTIPLY, LEAST, GREATEST, read_line, write_line
 from ..make.elements import fill_
 
-cdef enum: PARALLEL_FROM = 1 << 16    # elements from which other threads share a gather, or do something else meanwhile
+cdef enum:
+    PARALLEL_FROM = 1 << 16    # elements from which threads share the work, or do something else meanwhile
+    LEAST_COLUMNS = 16         # elements of a line that are written to, line after line, at once: at least, and at most
+    MOST_COLUMNS = 256
 
 cdef struct Walk:             # over an index tensor; dimensions of size 1 in front make the rank at least 1
     int rank
@@ -40,7 +45,12 @@ cdef struct Walk:             # over an index tensor; dimensions of size 1 in fr
     int64_t rows
     int64_t inner
     int64_t bound             # size of the indexed tensor along dim
-    bint outside              # gather met an index that is not below it
+    bint outside              # an index that is not below it was met
+    int code                  # what is written: the dtype, SET or how it is combined
+    int how
+    int64_t turns, below      # lines that write to the same places are `below` apart, `turns` of them
+    int64_t columns, parts    # of a line that belong together, and into how many such it is cut
+    bint serial               # elements may lie in one place
 
 
 cdef TensorBase read_walk(Walk* w, TensorBase indexed, TensorBase other, TensorBase index, int dim, str who):
@@ -67,17 +77,31 @@ cdef TensorBase read_walk(Walk* w, TensorBase indexed, TensorBase other, TensorB
 
 cdef int check_inside(Walk* w, int dim, str who) except -1:
     """RuntimeError where an index is out of bounds."""
-    cdef int64_t bad = first_outside(w, w.bound)
+    cdef int64_t bad = 0, grain
+    if w.rows * w.inner < PARALLEL_FROM:
+        bad = first_outside(w, w.bound, 0, w.rows)
+    else:
+        grain = PARALLEL_FROM // w.inner
+        with nogil:
+            parallel_for(check_range, w, w.rows, grain if grain > 0 else 1)
+        if w.outside:         # the first of all, whichever thread met one
+            bad = first_outside(w, w.bound, 0, w.rows)
     if bad != 0:
         raise RuntimeError(f"{who}(): index {bad if bad < 0 else bad - 1} is out of bounds for dimension {dim} with size {w.bound}")
     return 0
 
 
-cdef int64_t first_outside(Walk* w, int64_t bound) noexcept nogil:
-    """An index below 0, or one more than an index not below the bound; 0 where all are inside."""
+cdef void check_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Walk* w = <Walk*>context
+    if first_outside(w, w.bound, begin, end) != 0:
+        w.outside = True
+
+
+cdef int64_t first_outside(Walk* w, int64_t bound, int64_t begin, int64_t end) noexcept nogil:
+    """An index of some rows that is below 0, or one more than one not below the bound; 0 where all are inside."""
     cdef int64_t row, i, far, near, result, step = w.along[w.rank - 1]
     cdef const int64_t* index
-    for row in range(w.rows):
+    for row in range(begin, end):
         index = w.index + row_offsets(w, row, &far, &near)
         result = 0
         if step == 1:
@@ -120,14 +144,43 @@ cdef void gather_range(void* context, int64_t begin, int64_t end) noexcept nogil
             return
 
 
-cdef void scatter_all(Walk* w, int code, int how) noexcept nogil:
-    """In the order of the index tensor."""
-    cdef int64_t row, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
+cdef void scatter_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Some units, each in the order of the index tensor: a part of the columns of all lines that write to the same places."""
+    cdef Walk* w = <Walk*>context
+    cdef int64_t unit, line, turn, first, some, far, near
+    cdef int64_t far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1], along = w.along[w.rank - 1]
     cdef const int64_t* index
-    for row in range(w.rows):
-        index = w.index + row_offsets(w, row, &far, &near)
-        write_line(code, w.width, how, w.indexed + far * w.width, far_step, w.other + near * w.width, near_step, index,
-                   w.along[w.rank - 1], w.step, w.inner)
+    for unit in range(begin, end):
+        line, first = unit // w.parts, unit % w.parts * w.columns
+        some = min(w.columns, w.inner - first)
+        line = line // w.below * w.below * w.turns + line % w.below
+        for turn in range(w.turns):
+            index = w.index + row_offsets(w, line + turn * w.below, &far, &near) + first * along
+            far, near = far + first * far_step, near + first * near_step
+            write_line(w.code, w.width, w.how, w.indexed + far * w.width, far_step, w.other + near * w.width, near_step, index, along,
+                       w.step, some)
+
+
+cdef void scatter_all(Walk* w) noexcept nogil:
+    """Along the last dimension a line writes to places of its own, along another one a column does."""
+    cdef int64_t units = w.rows, each
+    cdef int d
+    w.turns = w.below = w.parts = 1
+    w.columns = w.inner
+    if w.serial or num_threads() == 1:
+        scatter_range(w, 0, units)
+        return
+    if w.dim < w.rank - 1:
+        w.turns = w.sizes[w.dim]
+        for d in range(w.dim + 1, w.rank - 1):
+            w.below *= w.sizes[d]
+        units = w.rows // w.turns
+        w.columns = w.inner * units // (4 * num_threads()) // LEAST_COLUMNS * LEAST_COLUMNS    # some parts for each thread
+        w.columns = min(max(w.columns, <int64_t>LEAST_COLUMNS), min(w.inner, <int64_t>MOST_COLUMNS))
+        w.parts = (w.inner + w.columns - 1) // w.columns
+        units *= w.parts
+    each = w.turns * w.columns
+    parallel_for(scatter_range, w, units, max(PARALLEL_FROM // each, <int64_t>1))
 
 
 # --- arguments -----------------------------------------------------------------------------------------------------------------
@@ -270,14 +323,15 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
         callbacks["device.write_along"](input, src, index, d, "set" if how == SET else ("add", "mul", "min", "max")[how])
         return 0
     alive = read_walk(&w, input, src, index, d, who)
+    w.code, w.how, w.serial = input.code, how, not each_apart(input)
     check_inside(&w, d, who)
     if (how == MULTIPLY or how == LEAST or how == GREATEST) and CATEGORY[input.code] == 3:
         raise RuntimeError(f"{who}(): this reduction is not defined for {dtype_of(input.code)}")
     if index.count < PARALLEL_FROM:
-        scatter_all(&w, input.code, how)
+        scatter_all(&w)
     else:
         with nogil:
-            scatter_all(&w, input.code, how)
+            scatter_all(&w)
     bump_version(input)
     return 0
 

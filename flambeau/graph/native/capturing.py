@@ -55,6 +55,9 @@ def taken(who: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     graph = graph_of(captured.recording, [t for _, t in captured.inputs], tuple(made), captured.numbers)
     give_each_its_memory(graph)
     program = Program(graph)
+    there = next((v.device for v in program.values if v.device is not None), None)
+    if there is not None:
+        raise RuntimeError(f"{who}: the call has a tensor on {there.place}: tensors on the CPU are taken")
     known = {id(t): v for (_, t), v in zip(captured.inputs, program.inputs)}
     arguments = [known.get(id(t)) for t in given]
     weights = {v: t for (_, t), v in zip(captured.inputs, program.inputs) if v not in arguments}

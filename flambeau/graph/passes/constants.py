@@ -88,9 +88,7 @@ class _Constants:
         computes = loop_of(call) is not None or (entry is not None and entry.kind in COMPUTE)
         if not (makes or computes) or draws(operation) or call.written or not call.results:
             return False
-        if any(
-            v.root is not v or v.place.device is not None or self.program.is_written(v) for v in call.results
-        ):
+        if any(v.root is not v or self.program.is_written(v) for v in call.results):
             return False
         like = bool(getattr(operation, "like", False))
         if not like and any(
@@ -149,12 +147,16 @@ class _Constants:
 
     def one(self, value: Value) -> TensorBase:
         """A tensor of one element for a value of which all elements are one."""
-        return REGISTRY["full"].function((1,) * len(value.shape), self.number(value.root), dtype=value.dtype)
+        shape, number = (1,) * len(value.shape), self.number(value.root)
+        return REGISTRY["full"].function(shape, number, dtype=value.dtype, device=_where(value))
 
     def fill(self, call: Call, number: float) -> None:
         (result,) = call.results
         call.operation = REGISTRY["full"].function
-        call.set_arguments((result.shape, number), {"dtype": result.dtype})
+        options = {"dtype": result.dtype}
+        if result.device is not None:
+            options["device"] = _where(result)
+        call.set_arguments((result.shape, number), options)
         self.changed = True
 
     # --- tensors ---
@@ -214,6 +216,11 @@ class _Constants:
         return REGISTRY["as_strided"].function(
             made, value.shape, value.place.stride, made.storage_offset() + value.offset
         )
+
+
+def _where(value: Value) -> Any:
+    """The device of a value, as calls are given it."""
+    return "cpu" if value.device is None else value.device.place
 
 
 def _atoms(x: Any) -> Iterator[Any]:

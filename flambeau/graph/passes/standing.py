@@ -39,7 +39,7 @@ class Standing:
         program = self.program
         if value.root is not value or value in self.read_otherwise or program.is_written(value):
             return False
-        if program.is_written(other) or value.place.device is not None or other.place.device is not None:
+        if program.is_written(other) or value.device is not other.device:
             return False
         a, b = other.place, value.place
         if (a.shape, a.stride, a.dtype) != (b.shape, b.stride, b.dtype):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ...core.base.device import find_device
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.copies import to_dtype
@@ -66,10 +67,17 @@ def tensor(a: Any, rule: Result | None = None) -> TensorBase:
 
 
 def holds(condition: Any) -> bool:
-    """Whether it is true everywhere, in all slices inside of `vmap`.  Tensors without data are taken at their word."""
+    """Whether it is true everywhere, in all slices inside of `vmap`.  Tensors without data are taken at their word, and so are those in the
+    capture of a graph, for which the host cannot wait.
+    """
     if condition._is_wrapper:
         return condition._everywhere()
-    return condition.is_meta or bool(condition.all())
+    return condition.is_meta or (condition.is_cuda and is_capturing(condition)) or bool(condition.all())
+
+
+def is_capturing(t: Any) -> bool:
+    """Whether the device of a tensor writes down its work instead of running it."""
+    return find_device(t.device.type, t.device.index).capturing()
 
 
 def needs_data(who: str, what: str, *operands: Any) -> None:

@@ -107,6 +107,34 @@ def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, Tensor
     return columns.mT.contiguous(), R
 
 
+@leaf("lapack", results=("R", "C"), batching="batches")
+def linalg_reflected(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
+    """R and Qᴴ B for A = Q R (*, m, n) with m >= n and B (*, m, k); on the CPU, Q is not formed."""
+    n = A.shape[-1]
+    rules = [Result((*A.shape[:-2], n, n), A.dtype), Result((*A.shape[:-2], n, B.shape[-1]), A.dtype)]
+
+    def by_host(a: TensorBase, b: TensorBase) -> tuple:
+        columns, right = fresh(a.mT), fresh(b.mT)
+        core.reflections.multiply_adjoint(columns, core.reflections.qr(columns), right)
+        return columns.mT.narrow(-2, 0, n).triu().contiguous(), right.mT.narrow(-2, 0, n).contiguous()
+
+    def on_device(a: TensorBase, b: TensorBase) -> tuple:
+        Q, R = linalg_qr(a, "reduced")
+        return R, matmul(Q.mH, b)
+
+    return computed(rules, by_host, A, B, on_device=on_device)
+
+
+@linalg_reflected.derivative
+def _reflected_gradient(grads: tuple, A: TensorBase, B: TensorBase) -> tuple:
+    """Through Q, which is formed for it."""
+    to_R, to_C = grads
+    Q, R = linalg_qr(A, "reduced")
+    if to_C is None:
+        return _square_qr_gradient(None, to_R, Q, R), None
+    return _square_qr_gradient(matmul(B, to_C.mH), to_R, Q, R), matmul(Q, to_C)
+
+
 @linalg_qr.derivative
 def _qr_gradient(grads: tuple, Q: TensorBase, R: TensorBase, mode: str) -> tuple:
     """S. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions" (2010)."""
@@ -197,9 +225,8 @@ def linalg_lu_factor_ex(A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBa
     def factor(a: TensorBase) -> tuple:
         if m == n and small.takes(a):
             return small.lu(a)
-        columns = fresh(a.mT)
-        result = core.factors.lu(columns)
-        return columns.mT.contiguous(), *result
+        rows = fresh(a)
+        return rows, *core.factors.lu(rows)
 
     return computed(rules, factor, A, on_device=matrices.lu)
 

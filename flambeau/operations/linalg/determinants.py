@@ -52,7 +52,7 @@ def linalg_det(A: TensorBase) -> TensorBase:
 
 
 def _determinant(a: TensorBase, logarithm: bool) -> tuple:
-    """The determinant and None, or sign and logarithm of its modulus; a transpose has the same."""
+    """The determinant and None, or sign and logarithm of its modulus."""
     if small.takes(a):
         result, pivots, _ = small.lu(a)
     else:

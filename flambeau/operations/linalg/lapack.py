@@ -106,6 +106,11 @@ def fresh(x: TensorBase) -> TensorBase:
     return x.clone() if x.is_contiguous() else x.contiguous()
 
 
+def one_for_all(a: TensorBase) -> TensorBase:
+    """The matrix of a stack that repeats one, else the stack."""
+    return a[(0,) * (a.ndim - 2)] if a.ndim > 2 and a.numel() and not any(a.stride()[:-2]) else a
+
+
 def refuse(who: str, info: TensorBase, what: Callable[[int], str]) -> None:
     """LinAlgError where LAPACK's verdict on a matrix is not 0, with the first one's number in the batch and what it means."""
     failed = None if info.is_meta else _first_failure(info)
@@ -295,10 +300,9 @@ def linalg_solve_systems(A: TensorBase, B: TensorBase) -> tuple[TensorBase, Tens
     def solve_all(a: TensorBase, b: TensorBase) -> tuple:
         if small.takes(a):
             return small.general_systems(a, b)
-        one = a.numel() > 0 and not any(a.stride()[:-2]) and a.ndim > 2  # a matrix for all right sides
-        result = fresh(b)
-        info = core.solves.solve(fresh(a[(0,) * (a.ndim - 2)] if one else a), result)
-        return result, info.expand(a.shape[:-2]).contiguous() if one else info
+        one, result = one_for_all(a), fresh(b)
+        info = core.solves.solve(fresh(one), result)
+        return result, info.expand(a.shape[:-2]).contiguous()
 
     return computed(
         [Result(B.shape, B.dtype), Result(A.shape[:-2], INT32)], solve_all, A, B, on_device=matrices.solve
@@ -450,8 +454,8 @@ def linalg_cholesky_factor(A: TensorBase, upper: bool) -> tuple[TensorBase, Tens
     rules = [Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)]
 
     def factor(a: TensorBase) -> tuple:
-        result = a.tril().contiguous()
-        return result, core.factors.cholesky(result)
+        result = fresh(a)
+        return result, core.cholesky.factor(result)
 
     if small.takes(A):
         return small.cholesky(A.mT if upper else A)

@@ -11,12 +11,13 @@ from typing import Any
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.base.typeinfo import finfo
+from ...core.lib import linalg as core
 from ...core.lib.products.products import matmul
 from ...core.make.create import arange
 from ..declare import checks
 from ..declare.dtype_groups import COMPLEX, EVERY, FLOATING, LATE, NUMBERS, WIDE
 from ..declare.half_types import HALF_TYPES
-from ..declare.host import holds
+from ..declare.host import Result, holds
 from ..declare.registry import leaf, library, register
 from ..declare.results import accepts_out, into, named_result
 from ..declare.shapes import wrapped as _wrapped
@@ -528,11 +529,11 @@ def _by_qr(A: TensorBase, B: TensorBase, rcond: float | None) -> TensorBase | No
     """R⁻¹ Qᴴ B where that is sure to be what the singular values would give: none of them counts as 0, since the quotient of the
     largest and the least is at most |R| |R⁻¹| in Frobenius's norm.
     """
-    Q, R = dec.linalg_qr(A, "reduced")
+    R, right = dec.linalg_reflected(A, B)
     inverse = solve_triangular(R, identity(A.shape[-1], A).expand(R.shape), upper=True)
     least = finfo(A.dtype).eps * A.shape[-2] if rcond is None else rcond
     condition = vector_norm(R, dim=(-2, -1)) * vector_norm(inverse, dim=(-2, -1))
-    return matmul(inverse, matmul(Q.mH, B)) if holds(condition * least < 1.0) else None
+    return matmul(inverse, right) if holds(condition * least < 1.0) else None
 
 
 # --- functions of matrices ------------------------------------------------------------------------------------------------
@@ -701,6 +702,12 @@ def cholesky_solve(
             f"cholesky_solve(): b and u should have at least 2 dimensions, but have {input.ndim} and {L.ndim} instead"
         )
     _one_dtype("cholesky_solve", input, L, "L")
+    check_square("cholesky_solve", L, "L")
+    if input.shape[-2] != L.shape[-1]:
+        raise RuntimeError(
+            f"cholesky_solve: Incompatible matrix sizes: each L is {L.shape[-2]} by {L.shape[-1]}, but each b matrix is "
+            f"{input.shape[-2]} by {input.shape[-1]}"
+        )
     return into(out, linalg_cholesky_solve(*same_batch("cholesky_solve", input, L), upper), "cholesky_solve")
 
 
@@ -714,8 +721,17 @@ def _one_dtype(who: str, b: TensorBase, A: TensorBase, name: str) -> None:
 @leaf("lapack", results=("X",), label="CholeskySolveBackward0", batching="batches")
 def linalg_cholesky_solve(B: TensorBase, L: TensorBase, upper: bool) -> TensorBase:
     """X with L Lᴴ X = B (Lᴴ L where `upper`), of matrices with the same batch dimensions."""
-    factor = L.mH if upper else L
-    return solve_triangular(factor.mH, solve_triangular(factor, B, upper=False), upper=True)
+
+    def of_rows(b: TensorBase, factor: TensorBase) -> TensorBase:
+        result = lapack.fresh(b)
+        core.solves.factored(lapack.one_for_all(factor).contiguous(), result, upper)
+        return result
+
+    def by_triangles(b: TensorBase, factor: TensorBase) -> TensorBase:
+        lower = factor.mH if upper else factor
+        return solve_triangular(lower.mH, solve_triangular(lower, b, upper=False), upper=True)
+
+    return lapack.computed(Result(B.shape, B.dtype), of_rows, B, L, on_device=by_triangles)
 
 
 @linalg_cholesky_solve.derivative
@@ -743,8 +759,24 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
             [0.0000, 1.0000]])
     """
     checked("cholesky_inverse", L, "L")
-    one = identity(L.shape[-1], L).expand(L.shape)
-    return into(out, linalg_cholesky_solve(one, L, upper), "cholesky_inverse")
+    return into(out, linalg_cholesky_inverse(L, upper), "cholesky_inverse")
+
+
+@leaf("lapack", results=("X",), label="CholeskyInverseBackward0", batching="batches")
+def linalg_cholesky_inverse(L: TensorBase, upper: bool) -> TensorBase:
+    """(L Lᴴ)⁻¹ (of Lᴴ L where `upper`) of checked matrices."""
+    by_solution = lambda factor: linalg_cholesky_solve(
+        identity(factor.shape[-1], factor).expand(factor.shape), factor, False
+    )
+    of_rows = lambda factor: core.cholesky.inverse(factor.contiguous())
+    return lapack.computed(Result(L.shape, L.dtype), of_rows, L.mH if upper else L, on_device=by_solution)
+
+
+@linalg_cholesky_inverse.derivative
+def _cholesky_inverse_gradient(grad: TensorBase, L: TensorBase, X: TensorBase, upper: bool) -> TensorBase:
+    """As if the whole of L were read: through A = L Lᴴ, of whose inverse X the gradient is -X ∂X X."""
+    both = -matmul(X, matmul(grad + grad.mH, X))
+    return matmul(L, both) if upper else matmul(both, L)
 
 
 @library(

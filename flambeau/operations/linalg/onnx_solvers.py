@@ -24,7 +24,7 @@ from .decompositions import (
 from .determinants import linalg_slogdet
 from .exponential import matrix_exp
 from .lapack import linalg_cholesky_factor, linalg_inverse, linalg_solve_systems, linalg_solve_triangular
-from .matrices import linalg_cholesky_solve, linalg_lstsq, linalg_pinv
+from .matrices import linalg_cholesky_inverse, linalg_cholesky_solve, linalg_lstsq, linalg_pinv
 
 SWEEPS = 12  # of Jacobi's rotations over all pairs, after which nothing changes in float64
 
@@ -235,10 +235,23 @@ def _(g: Any, B: Any, L: Any, upper: bool) -> Any:
     if 0 in L.shape or 0 in B.shape:
         return _empty(g)
     factor, b = _wide(g, L, B)
+    return _ends(g, _by_both_triangles(g, factor, b, bool(upper)))[0]
+
+
+@onnx_form(linalg_cholesky_inverse)
+def _(g: Any, L: Any, upper: bool) -> Any:
+    if 0 in L.shape:
+        return _empty(g)
+    (factor,) = _wide(g, L)
+    return _ends(g, _by_both_triangles(g, factor, g.expand(_identity(g, L.shape[-1]), L.shape), bool(upper)))[
+        0
+    ]
+
+
+def _by_both_triangles(g: Any, factor: Any, b: Any, upper: bool) -> Any:
     turned = _turned(g, factor)
-    lower = turned if upper else factor
-    inner = _triangular(g, lower, b, False, False)
-    return _ends(g, _triangular(g, factor if upper else turned, inner, True, False))[0]
+    lower, other = (turned, factor) if upper else (factor, turned)
+    return _triangular(g, other, _triangular(g, lower, b, False, False), True, False)
 
 
 def _turned(g: Any, x: Any) -> Any:

@@ -24,8 +24,14 @@ from ..declare import machine
 from ..declare.registry import leaf, library
 
 GROUPS = (32, 64, 128, 256)  # terms of a group of four-bit codes, as PyTorch has them
-CODED = {"int8": "int8", "float8": "float8_e4m3fn", "int4": "uint8", "nf4": "uint8"}  # the dtypes of codes
-WHOLE = ("int8", "float8")  # codes of eight bits, with a scale for each row
+CODED = {  # the dtypes of codes
+    "int8": "int8",
+    "float8": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
+    "int4": "uint8",
+    "nf4": "uint8",
+}
+WHOLE = ("int8", "float8", "float8_e5m2")  # codes of eight bits, with a scale for each row
 FEW = 16  # rows for which a weight is dequantised in registers
 CACHED = 1 << 20  # bytes of a block of columns that are dequantised together
 NANOSECONDS_A_BYTE = 0.06  # of codes
@@ -259,9 +265,9 @@ def weight_only_linear(
 ) -> TensorBase:
     """`input` (…, k) by the transposed weight that `codes` and `scales` mean: (…, n).
 
-    Codes are (n, k) of int8 or float8_e4m3fn without NaN, with scales (n,); packed ones (n, k / 2) of "int4" with pairs of scale and
-    zero (k / group, n, 2), or of "nf4", which are places in `tiles.NF4`, with scales (k / group, n).  RuntimeError for other shapes
-    and dtypes.
+    Codes are (n, k) of int8, float8_e5m2 or float8_e4m3fn without NaN, with scales (n,); packed ones (n, k / 2) of "int4" with pairs
+    of scale and zero (k / group, n, 2), or of "nf4", which are places in `tiles.NF4`, with scales (k / group, n).  RuntimeError for
+    other shapes and dtypes.
     """
     result = (
         few_rows(input.dtype.name, kind, 0 if kind in WHOLE else group)[0](input, codes, scales)

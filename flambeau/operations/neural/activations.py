@@ -177,6 +177,18 @@ def _(grad, input):
     return grad * (s * (1.0 + input * (1.0 - s)))
 
 
+@pointwise(places=("_gated",), dtypes=FLOATING, in_place=False, label="GluBackward0")
+def gated(input, gate):
+    """input · sigmoid(gate)."""
+    return input * fn.sigmoid(gate)
+
+
+@gated.derivative
+def _(grad, input, gate):
+    s = fn.sigmoid(gate)
+    return grad * s, grad * input * (s * (1.0 - s))
+
+
 @pointwise(places=("_mish",), dtypes=FLOATING, in_place=False)
 def mish(input):
     """x · tanh(softplus(x)) (Misra 2019)."""
@@ -602,7 +614,7 @@ def glu(input: TensorBase, dim: int = -1) -> TensorBase:
     size = input.shape[dim]
     if size % 2:
         raise RuntimeError(f"glu(): Halving dimension must be even, but dimension {dim} is size {size}")
-    return input.narrow(dim, 0, size // 2) * input.narrow(dim, size // 2, size // 2).sigmoid()
+    return gated(input.narrow(dim, 0, size // 2), input.narrow(dim, size // 2, size // 2))
 
 
 def rrelu_(

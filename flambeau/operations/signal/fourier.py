@@ -4,6 +4,7 @@ lengths that these leave out: those with prime factors above 13 and of more than
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...codegen import tiles  # noqa: F401  says who provides the passes
@@ -12,6 +13,9 @@ from ...core.base.tensor import TensorBase
 from ...core.lib import fourier
 from ..declare.host import Result, computed
 
+IN_CACHE = (
+    1 << 19
+)  # bytes of images that are transformed along both dimensions while a core's second cache holds them
 COMPLEX_OF = {"float32": "complex64", "float64": "complex128"}
 REAL_OF = {v: k for k, v in COMPLEX_OF.items()}
 
@@ -29,6 +33,11 @@ def complex_to_complex(
         return _by_scipy(x, dims, scale, forward)
     out = x if own else x.new_empty(x.shape)
     source = x.contiguous()
+    if _are_images(x, dims, x.shape[-1]):
+        for a, b in _parts(source, out):
+            fourier.complex_to_complex(a, b, 1.0, not forward)
+            fourier.complex_along(b, b, 1, scale, not forward)
+        return out
     order = sorted(dims, reverse=True)  # the last dimension first: it is read row by row
     for k, d in enumerate(order):
         factor = scale if k == len(order) - 1 else 1.0
@@ -64,6 +73,12 @@ def real_to_complex(x: TensorBase, dims: tuple[int, ...], scale: float, values: 
             return scipy.fft.rfftn(a, axes=(last,)) * a.dtype.type(1.0 if others else scale)
 
         result = computed(Result(shape, kind), transform, x)
+    elif _are_images(x, dims, values):
+        result = x.new_empty((*x.shape[:-1], values), dtype=kind)
+        for a, b in _parts(x.contiguous(), result):
+            fourier.real_to_complex(a, b, 1.0)
+            fourier.complex_along(b, b, 1, scale, False)
+        return result
     else:
         result = x.new_empty((*rows.shape[:-1], values), dtype=kind)
         fourier.real_to_complex(rows.contiguous(), result, 1.0 if others else scale)
@@ -77,10 +92,18 @@ def complex_to_real(x: TensorBase, dims: tuple[int, ...], scale: float, n: int) 
     result = fourier.transformed_rows(x, dims, scale, True, n, True)
     if result is not None:
         return result
+    kind = by_name[REAL_OF[x.dtype.name]]
+    fits = x.numel() and fourier.possible(n, True, x.numel() // x.shape[last], _wide(x))
+    if fits and _are_images(x, dims, x.shape[-1]):
+        result = x.new_empty((*x.shape[:-1], n), dtype=kind)
+        for a, b in _parts(x.contiguous(), result):
+            rows = a.new_empty(a.shape)
+            fourier.complex_along(a, rows, 1, 1.0, True)
+            fourier.complex_to_real(rows, b, scale)
+        return result
     if len(dims) > 1:
         x = complex_to_complex(x, dims[:-1], 1.0, False)
-    kind = by_name[REAL_OF[x.dtype.name]]
-    if x.numel() and not fourier.possible(n, True, x.numel() // x.shape[last], _wide(x)):
+    if x.numel() and not fits:
         shape = [*x.shape[:last], n, *x.shape[last + 1 :]]
 
         def transform(a: Any) -> Any:
@@ -93,6 +116,25 @@ def complex_to_real(x: TensorBase, dims: tuple[int, ...], scale: float, n: int) 
     result = x.new_empty((*rows.shape[:-1], n), dtype=kind)
     fourier.complex_to_real(rows, result, scale)
     return result.movedim(-1, last).contiguous()
+
+
+def _are_images(x: TensorBase, dims: tuple[int, ...], values: int) -> bool:
+    """Whether these are the last two dimensions of several images, of `values` complex numbers a line, that a cache holds one by one."""
+    if len(dims) != 2 or sorted(dims) != [x.ndim - 2, x.ndim - 1] or dims[-1] != x.ndim - 1 or x.ndim < 3:
+        return False
+    wide = x.dtype.name in ("float64", "complex128")
+    each = x.shape[-2] * values * (16 if wide else 8)
+    return 2 * each <= IN_CACHE < x.numel() // x.shape[-1] * values * 8 and fourier.possible_along(
+        x.shape[-2], wide
+    )
+
+
+def _parts(*images: TensorBase) -> list[tuple[TensorBase, ...]]:
+    """The same few images of contiguous tensors each time."""
+    flat = [t.view(math.prod(t.shape[:-2]), *t.shape[-2:]) for t in images]
+    largest = max(t[0].numel() * t.dtype.itemsize for t in flat)
+    count, step = flat[0].shape[0], max(IN_CACHE // largest, 1)
+    return [tuple(t[k : k + step] for t in flat) for k in range(0, count, step)]
 
 
 def _wide(x: TensorBase) -> bool:

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 cdef enum:
     MAX_DATA = 8
-    MAX_NUMBERS = 6
+    MAX_NUMBERS = 8
 
 ctypedef void (*kernel_t)(char** data, const int64_t* geometry, const uint64_t* scalars) noexcept nogil
 

@@ -7,6 +7,8 @@ cdef enum:
     KINDS = 4                  # float32, float64, complex64, complex128
     CALL = 2000                # nanoseconds that a call takes beside its work
     NOT_FINITE = -4            # what LAPACK says of such a matrix
+    STRIP = 128                # rows or columns that a thread takes at least
+    SHARED = 1 << 22           # multiplications of a factorisation from which threads share a matrix
 
 # Lengths of characters follow the arguments, as compilers of Fortran hand them on.
 ctypedef void (*qr_t)(const int* m, const int* n, void* a, const int* lda, void* tau, void* work, const int* lwork,
@@ -18,10 +20,6 @@ ctypedef void (*reflect_t)(
     const char* side, const char* trans, const char* direct, const char* storev, const int* m, const int* n, const int* k,
     const void* v, const int* ldv, const void* t, const int* ldt, void* c, const int* ldc, void* work, const int* ldwork,
     size_t, size_t, size_t, size_t) noexcept nogil
-ctypedef void (*lu_t)(const int* m, const int* n, void* a, const int* lda, int* pivots, int* info) noexcept nogil
-ctypedef void (*inverse_t)(const int* n, void* a, const int* lda, const int* pivots, void* work, const int* lwork,
-                           int* info) noexcept nogil
-ctypedef void (*cholesky_t)(const char* uplo, const int* n, void* a, const int* lda, int* info, size_t) noexcept nogil
 ctypedef void (*triangular_t)(
     const char* side, const char* uplo, const char* trans, const char* diag, const int* m, const int* n, const void* alpha,
     const void* a, const int* lda, void* b, const int* ldb, size_t, size_t, size_t, size_t) noexcept nogil
@@ -37,6 +35,22 @@ ctypedef void (*symmetric_t)(
 ctypedef void (*hermitian_t)(
     const char* job, const char* uplo, const int* n, void* a, const int* lda, void* w, void* work, const int* lwork,
     void* rwork, const int* lrwork, int* iwork, const int* liwork, int* info, size_t, size_t) noexcept nogil
+ctypedef void (*tridiagonal_t)(const char* job, const int* n, void* d, void* e, void* z, const int* ldz, void* work, const int* lwork,
+                               int* iwork, const int* liwork, int* info, size_t) noexcept nogil
+ctypedef void (*roots_t)(const int* n, void* d, void* e, int* info) noexcept nogil
+ctypedef void (*apply_t)(
+    const char* side, const char* triangle, const char* trans, const int* m, const int* n, const void* a, const int* lda, const void* tau,
+    void* c, const int* ldc, void* work, const int* lwork, int* info, size_t, size_t, size_t) noexcept nogil
+ctypedef void (*balance_t)(const char* job, const int* n, void* a, const int* lda, int* first, int* last, void* scale, int* info,
+                           size_t) noexcept nogil
+ctypedef void (*hessenberg_t)(const int* n, const int* first, const int* last, void* a, const int* lda, void* tau, void* work,
+                              const int* lwork, int* info) noexcept nogil
+ctypedef void (*vectors_t)(
+    const char* side, const char* how, const int* select, const int* n, void* t, const int* ldt, void* vl, const int* ldvl, void* vr,
+    const int* ldvr, const int* mm, int* m, void* work, const int* lwork, void* rwork, const int* lrwork, int* info, size_t,
+    size_t) noexcept nogil
+ctypedef void (*unbalance_t)(const char* job, const char* side, const int* n, const int* first, const int* last, const void* scale,
+                             const int* m, void* v, const int* ldv, int* info, size_t, size_t) noexcept nogil
 ctypedef void (*general_t)(
     const char* left, const char* right, const int* n, void* a, const int* lda, void* wr, void* wi, void* vl, const int* ldvl,
     void* vr, const int* ldvr, void* work, const int* lwork, int* info, size_t, size_t) noexcept nogil
@@ -44,14 +58,22 @@ ctypedef void (*complex_general_t)(
     const char* left, const char* right, const int* n, void* a, const int* lda, void* w, void* vl, const int* ldvl, void* vr,
     const int* ldvr, void* work, const int* lwork, void* rwork, int* info, size_t, size_t) noexcept nogil
 
-ctypedef void (*product_t)(
-    const char* transa, const char* transb, const int* m, const int* n, const int* k, const void* alpha, const void* a, const int* lda,
-    const void* b, const int* ldb, const void* beta, void* c, const int* ldc, size_t, size_t) noexcept nogil
-ctypedef void (*square_t)(
-    const char* uplo, const char* trans, const int* n, const int* k, const void* alpha, const void* a, const int* lda, const void* beta,
-    void* c, const int* ldc, size_t, size_t) noexcept nogil
-ctypedef void (*exchange_t)(
-    const int* n, void* a, const int* lda, const int* first, const int* last, const int* pivots, const int* step) noexcept nogil
+cdef extern from "linalg/blocks.h" nogil:
+    enum: FLAMBEAU_LINE
+    ctypedef struct flambeau_blocks:
+        void (*subtract)(void* c, int64_t c_row, const void* a, int64_t a_row, int64_t a_col, const void* b, int64_t b_row, int64_t m,
+                         int64_t n, int64_t k, int64_t below, int conjugate) noexcept nogil
+        void (*solve)(const void* a, int64_t a_row, int64_t a_col, void* x, int64_t x_row, int64_t n, int64_t columns, int upper,
+                      int unit) noexcept nogil
+        int64_t (*lu)(void* a, int64_t a_row, int64_t m, int64_t n, int* pivots, void* work) noexcept nogil
+        int64_t (*cholesky)(void* a, int64_t a_row, int64_t n, void* work) noexcept nogil
+        void (*exchange)(void* a, int64_t a_row, int64_t columns, const int* pivots, int64_t first, int64_t last) noexcept nogil
+        void (*adjoint)(void* to, int64_t to_row, const void* source, int64_t from_row, int64_t rows, int64_t columns) noexcept nogil
+        void (*mirror)(void* a, int64_t a_row, int64_t n) noexcept nogil
+        double (*symmetric)(void* to, int64_t to_row, const void* source, int64_t n, int lower) noexcept nogil
+        void (*tridiagonal)(void* a, int64_t a_row, int64_t n, void* diagonal, void* beside, void* scales, void* work) noexcept nogil
+        int64_t (*schur)(void* h, int64_t h_row, int64_t n, int64_t begin, int64_t end, void* z, int64_t z_row, void* work) noexcept nogil
+    const flambeau_blocks* flambeau_blocks_of(int kind, int narrow)
 
 cdef struct Routines:
     qr_t geqrf
@@ -59,25 +81,27 @@ cdef struct Routines:
     panel_t geqrt3
     reflect_t larfb
     triangular_t trmm
-    lu_t getrf
-    inverse_t getri
-    cholesky_t potrf
-    triangular_t trsm
-    product_t gemm
-    square_t herk
-    exchange_t laswp
     svd_t gesdd
     bidiagonal_t lasq1
     symmetric_t syevd
+    tridiagonal_t stedc        # of real numbers, as the two after it
+    roots_t sterf
+    apply_t ormtr
+    balance_t gebal            # of complex numbers, as the four after it
+    hessenberg_t gehrd
+    hessenberg_t unghr
+    vectors_t trevc3
+    unbalance_t gebak
     general_t geev
 
 cdef struct Job:
     Routines* routines
+    const flambeau_blocks* blocks
     int kind
     int size                   # bytes of an element
     int m, n, k
-    int lead                   # from one column of `a` to the next
-    int block                  # reflections that are applied at once
+    int lead                   # from one column of `a` to the next; of matrices by rows, from one row
+    int block                  # reflections that are applied at once, or columns that are factored
     int column                 # the first of the block in hand
     char* a                    # matrices, `a_step` bytes from one to the next (0: one for all)
     char* b
@@ -104,6 +128,8 @@ cdef TensorBase stack(TensorBase a, int64_t rows, int64_t columns)
 cdef int real_code(TensorBase a) noexcept
 # All matrices, shared over the pool where that is worth it; OutOfMemoryError where there is no work space.
 cdef int run(task_t task, Job* job, int64_t count, double nanoseconds) except -1
+# The same for factorisations, of which threads share large matrices where there are fewer of them than threads.  The bits do not change.
+cdef int by_threads(task_t task, Job* job, int64_t count, double nanoseconds) except -1
 # The work space that a routine wants, which it said in the first element; float32 holds 24 bits of it.
 cdef int workspace_size(Job* job, const char* work) noexcept nogil
 # Whether a matrix, or the triangle that the library would read, has no NaN or infinity, on which it prints, or goes astray.
@@ -111,6 +137,21 @@ cdef bint finite(const Job* j, const char* a, int64_t rows, int64_t columns, cha
 
 cdef inline char* element(const Job* j, char* a, int64_t row, int64_t column) noexcept nogil:
     return a + (column * j.lead + row) * j.size
+
+
+cdef inline char* cell(const Job* j, char* a, int64_t row, int64_t column) noexcept nogil:
+    """An element of a matrix by rows."""
+    return a + (row * j.lead + column) * j.size
+
+
+cdef inline bint large(const Job* j) noexcept nogil:
+    """Whether threads share a matrix."""
+    return j.k >= STRIP and <double>j.m * j.n * j.k >= SHARED
+
+
+cdef inline int width(const Job* j) noexcept nogil:
+    """Columns of the block in hand."""
+    return min(j.block, j.k - j.column)
 
 
 cdef inline void unit_of(const Job* j, double* one) noexcept nogil:

@@ -11,12 +11,15 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t
 from ...base.device import OutOfMemoryError
 from ...base.dtypes cimport C64, C128, F32, F64, dtype_of
 from ...base.memory cimport check_memory, out_of_memory_message
-from ...base.parallel cimport parallel_interruptible, task_t
+from ...base.parallel cimport num_threads, parallel_interruptible, task_t
 from ...base.tensor cimport TensorBase, new_tensor, pointer
 from ..products.blas cimport ensure, routine
 
+from ...base import settings
+
 cdef Routines tables[KINDS]
 cdef bint loaded[KINDS]
+cdef bint narrow = settings.choice("FLAMBEAU_CPU_CAPABILITY", ("avx2",)) == "avx2"
 
 
 cdef int kind_of(TensorBase x) except -1:
@@ -42,16 +45,19 @@ cdef int kind_of(TensorBase x) except -1:
         r.geqrt3 = <panel_t>routine(f"{letter}geqrt3_")
         r.larfb = <reflect_t>routine(f"{letter}larfb_")
         r.trmm = <triangular_t>routine(f"{letter}trmm_")
-        r.getrf = <lu_t>routine(f"{letter}getrf_")
-        r.getri = <inverse_t>routine(f"{letter}getri_")
-        r.potrf = <cholesky_t>routine(f"{letter}potrf_")
-        r.gemm = <product_t>routine(f"{letter}gemm_")
-        r.herk = <square_t>routine(f"{letter}{'herk' if hermitian else 'syrk'}_")
-        r.laswp = <exchange_t>routine(f"{letter}laswp_")
-        r.trsm = <triangular_t>routine(f"{letter}trsm_")
         r.lasq1 = <bidiagonal_t>routine("dlasq1_")
         r.gesdd = <svd_t>routine(f"{letter}gesdd_")
         r.syevd = <symmetric_t>routine(f"{letter}{'heevd' if hermitian else 'syevd'}_")
+        if not hermitian:
+            r.stedc = <tridiagonal_t>routine(f"{letter}stedc_")
+            r.sterf = <roots_t>routine(f"{letter}sterf_")
+            r.ormtr = <apply_t>routine(f"{letter}ormtr_")
+        else:
+            r.gebal = <balance_t>routine(f"{letter}gebal_")
+            r.gehrd = <hessenberg_t>routine(f"{letter}gehrd_")
+            r.unghr = <hessenberg_t>routine(f"{letter}unghr_")
+            r.trevc3 = <vectors_t>routine(f"{letter}trevc3_")
+            r.gebak = <unbalance_t>routine(f"{letter}gebak_")
         r.geev = <general_t>routine(f"{letter}geev_")
         loaded[kind] = True
     return kind
@@ -65,9 +71,9 @@ cdef int begin(Job* job, TensorBase a, str who) except -1:
     if rows >= INT32_MAX or columns >= INT32_MAX:
         raise RuntimeError(f"{who}: matrices of {rows} by {columns} are more than LAPACK can count")
     job.kind, job.size, job.failed = kind_of(a), a.width, 0
-    job.routines = &tables[job.kind]
+    job.routines, job.blocks = &tables[job.kind], flambeau_blocks_of(job.kind, narrow)
     job.a, job.a_step = pointer(a) if a.count else NULL, rows * columns * a.width
-    job.b, job.b_step, job.pivots = NULL, 0, NULL
+    job.b, job.b_step, job.pivots, job.info = NULL, 0, NULL, NULL
     return 0
 
 
@@ -118,6 +124,23 @@ cdef int run(task_t task, Job* job, int64_t count, double nanoseconds) except -1
         parallel_interruptible(task, job, count, 1 + <int64_t>(20000 / (nanoseconds + CALL)), nanoseconds + CALL)
     if job.failed:
         raise OutOfMemoryError(out_of_memory_message(workspace))
+    return 0
+
+
+cdef int by_threads(task_t task, Job* job, int64_t count, double nanoseconds) except -1:
+    cdef int64_t at
+    cdef Job one
+    if count >= num_threads() or not large(job):
+        return run(task, job, count, nanoseconds)
+    for at in range(count):
+        one = job[0]
+        one.a += at * job.a_step
+        one.b += at * job.b_step
+        if one.info != NULL:
+            one.info += at
+        if one.pivots != NULL:
+            one.pivots += at * job.k
+        run(task, &one, 1, nanoseconds)
     return 0
 
 

@@ -5,11 +5,11 @@ Reflections are joined in blocks 1 - V T Vᴴ, so most of the work is in product
 representation for products of Householder transformations", 1989); LAPACK's own `geqrf` takes single columns up to 128 of them.
 A block is made by recursion (E. Elmroth, F. Gustavson, "Applying recursion to serial and parallel QR factorization", 2000).
 """
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT32_MAX, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from ...base.tensor cimport TensorBase, new_tensor, pointer
-from .jobs cimport Job, add_one, begin, element, matrices, minus_of, run, stack, unit_of, workspace_size
+from .jobs cimport Job, add_one, begin, element, matrices, minus_of, run, stack, unit_of, width, workspace_size
 
 cdef enum:
     ALONE = 1 << 14            # elements up to which LAPACK reflects one column after another
@@ -31,11 +31,6 @@ cdef int begin_reflections(Job* j, TensorBase columns, TensorBase T, str who) ex
     j.transposed = b"C" if j.kind > 1 else b"T"
     j.lwork, j.lrwork, j.liwork = j.block * (COLUMNS + 2 * j.block), 0, 0
     return 0
-
-
-cdef inline int width(const Job* j) noexcept nogil:
-    """Columns of the block in hand."""
-    return min(j.block, j.k - j.column)
 
 
 cdef void reflect(const Job* j, const char* v, int rows, const char* t, char* to, int count, int lead,
@@ -232,3 +227,34 @@ def q(TensorBase columns not None, TensorBase T not None) -> None:
             j.b += j.b_step
         return
     run(q_range, &j, matrices(columns), 0.1 * j.m * j.n * (j.k + 1))
+
+
+cdef void adjoint_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Job j = (<Job*>context)[0]
+    cdef int64_t at
+    cdef char* right
+    cdef char* work = <char*>malloc(<size_t>j.lwork * j.size)
+    if work == NULL:
+        (<Job*>context).failed = 1
+        return
+    for at in range(begin, end):
+        j.a, j.b = (<Job*>context).a + at * j.a_step, (<Job*>context).b + at * j.b_step
+        right, j.column = j.c + at * j.c_step, 0
+        while j.column < j.k:
+            reflect(&j, element(&j, j.a, j.column, j.column), j.m - j.column, j.b + <int64_t>j.column * j.block * j.size,
+                    right + <int64_t>j.column * j.size, j.liwork, j.m, work)
+            j.column += j.block
+    free(work)
+
+
+def multiply_adjoint(TensorBase columns not None, TensorBase T not None, TensorBase right not None) -> None:
+    """Qᴴ B in place of matrices B, which lie by columns as those of `qr` do; Q itself is not formed."""
+    cdef Job j
+    begin_reflections(&j, columns, T, "multiply_adjoint")
+    if not right.contiguous or right.code != columns.code or matrices(right) != matrices(columns) or right.sizes[right.rank - 1] != j.m:
+        raise TypeError("multiply_adjoint: contiguous matrices of one dtype and of as many rows expected")
+    if T.count == 0 or right.count == 0:
+        return
+    j.c, j.c_step, j.liwork = pointer(right), right.sizes[right.rank - 2] * j.m * j.size, <int>right.sizes[right.rank - 2]
+    j.lwork = <int>min(<int64_t>j.block * j.liwork, <int64_t>INT32_MAX)
+    run(adjoint_range, &j, matrices(columns), 0.05 * j.m * j.k * j.liwork)

@@ -1,6 +1,7 @@
 """Products of stacks of matrices: how they are computed follows from shapes, strides and dtypes; then they are, at some addresses."""
 from libc.stdint cimport int64_t
 from .panels cimport Products, Tiles
+from .widened cimport Ways
 from ..tiles cimport MOST_OPERANDS
 from ...base.tensor cimport MAX_DIMS, TensorBase
 
@@ -14,7 +15,7 @@ cdef enum:                    # how the last dimensions of a tensor are read as 
 cdef enum:                    # what has to be done before a plan can be made
     COPY_LEFT = 1
     COPY_RIGHT = 2
-    ELSEWHERE = 4             # in float32: halves, but few rows, without an instruction, and sums of products, which are to be rounded once
+    ELSEWHERE = 4             # in float32: halves that lie in no order, and sums of their products, which are to be rounded once
 
 cdef enum:                    # how an operand of an epilogue is read
     BY_COLUMNS
@@ -63,6 +64,7 @@ cdef struct Product:
     int64_t operand_rows[MOST_OPERANDS]
     bint own                                    # the last operand is the result itself
     int64_t slots, size                         # of bfloat16 by its own tiles
+    const Ways* ways                            # of halves by the tiles of float32; NULL for all others
     int64_t workspace                           # bytes that a launch needs
     double work                                 # multiplications
 

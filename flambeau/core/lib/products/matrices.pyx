@@ -12,6 +12,7 @@ from .blas cimport (
 from .halves cimport Halves, by_unit, multiply_halves, prepare, ready
 from .integer_products cimport Integers, multiply_integers
 from .panels cimport DOTTED, FEW_ROWS, Panels, Products, Tiles, clear, multiply_products, prepare as prepare_panels, tiles_of
+from .widened cimport Ways, Widened, multiply_t, prepare_t
 from ...base.dtypes cimport BF16, C64, C128, F16, F32, F64, ITEMSIZE
 from ...base.callbacks import callbacks
 
@@ -241,6 +242,39 @@ cdef inline bint dotted(const Product* p) noexcept nogil:
     return p.a_col == 1 and p.b_row == 1 and p.b_col > 0 and p.m <= DOTTED and p.n > 1
 
 
+cdef prepare_t prepare_widened = NULL
+cdef multiply_t multiply_widened = NULL
+
+
+cdef const Ways* ways_of(int code, int64_t m, int64_t n, int64_t k) except NULL:
+    global prepare_widened, multiply_widened
+    if prepare_widened == NULL:
+        addresses = callbacks["products.widened"]()
+        multiply_widened = <multiply_t><uintptr_t>addresses[1]
+        prepare_widened = <prepare_t><uintptr_t>addresses[0]
+    return prepare_widened(code, m, n, k)
+
+
+cdef int64_t WORTH_COPIES = 128    # rows from which copies in float32 cost less than BLAS saves
+
+cdef inline bint blas_wins(const Product* p) noexcept nogil:
+    """Whether a product of halves is computed by BLAS, of copies in float32: where it has the product of float32 and there are many rows.
+    One thread of a Sapphire Rapids held to AVX2, float16, time by BLAS of copies / by tiles that convert:
+
+    | m x k x n | 64 x 1024 x 1024 | 128 x 768 x 3072 | 512 x 768 x 3072 | 1024, each | 4096 x 64 x 64 |
+    |-----------|------------------|------------------|------------------|------------|----------------|
+    |           | 1.13             | 0.95             | 0.81             | 0.77       | 1.12           |
+    """
+    if p.tiled.one.family.lanes * 4 >= 64 or p.m < WORTH_COPIES:
+        return False
+    return 4.0 * p.k * p.n >= LARGE or p.a_row == 1 and p.a_col > 1 and p.k > 256
+
+
+cdef inline bint ordered(const Product* p) noexcept nogil:
+    """Whether both operands have elements side by side along one of their dimensions."""
+    return (p.a_col == 1 or p.a_row == 1 or p.k == 1 or p.m == 1) and (p.b_col == 1 or p.b_row == 1 or p.n == 1 or p.k == 1)
+
+
 cdef void turn_over(Product* p) noexcept nogil:
     """A matrix by a column as a row by its transpose, which has the same result."""
     cdef int d
@@ -330,6 +364,7 @@ cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, co
         return (0 if usable(a) else COPY_LEFT) | (0 if usable(b) else COPY_RIGHT)
     p.code, p.alpha, p.beta = code, alpha[0], beta[0]
     p.by_tiles = p.turned = p.given = p.own = p.starts = p.transposes = False
+    p.ways = NULL
     p.operands, p.workspace = 0, 0
     read_matrix(a, &p.m, &p.k, &p.a_row, &p.a_col)
     read_matrix(b, &rows, &p.n, &p.b_row, &p.b_col)
@@ -375,17 +410,19 @@ cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, co
             p.workspace = p.tiled.bytes
     if not p.by_tiles:
         if dots:
-            return ELSEWHERE
-        if code != BF16 and not (readable(p.m, p.k, p.a_row, p.a_col) and readable(p.k, p.n, p.b_row, p.b_col)):
+            if not ordered(p) or blas_wins(p):
+                return ELSEWHERE
+            p.ways = ways_of(code, p.m, p.n, p.k)
+        if not half and not (readable(p.m, p.k, p.a_row, p.a_col) and readable(p.k, p.n, p.b_row, p.b_col)):
             return (0 if a.contiguous else COPY_LEFT) | (0 if usable(b) else COPY_RIGHT)
         p.starts = addend != NULL
-        if code == BF16:
+        if code == BF16 and not dots:
             h.batch, h.m, h.n, h.k, h.a_col = batch, p.m, p.n, p.k, p.a_col
             prepare(&h)
             if p.n < WORTH_A_LAYOUT and h.size > MOST_FOR_FEW:
                 return ELSEWHERE
             p.slots, p.size, p.workspace = h.slots, h.size, h.slots * h.size
-        else:
+        elif not half:
             ensure()
     p.work = <double>p.m * p.n * p.k
     for d in range(p.rank):
@@ -411,6 +448,17 @@ cdef int multiply_halves_of(const Product* p, int64_t batch, const char* a, int6
     h.alpha, h.beta = <float>p.alpha.real, <float>beta.real
     h.workspace, h.slots, h.size = workspace, p.slots, p.size
     return multiply_halves(&h)
+
+
+cdef int multiply_widened_of(const Product* p, int64_t batch, const char* a, int64_t a_step, const char* b, int64_t b_step,
+                             char* c, int64_t c_step, const Scale* beta) noexcept nogil:
+    cdef Widened w
+    w.batch, w.m, w.n, w.k = batch, p.m, p.n, p.k
+    w.a, w.a_row, w.a_col, w.a_step = a, p.a_row, p.a_col, a_step
+    w.b, w.b_row, w.b_col, w.b_step = b, p.b_row, p.b_col, b_step
+    w.c, w.c_row, w.c_step = c, p.c_row, c_step
+    w.alpha, w.beta, w.ways = <float>p.alpha.real, <float>beta.real, p.ways
+    return multiply_widened(&w)
 
 
 cdef int multiply_by_tiles(const Product* p, Products* all, const Places* at, int64_t batch, const char* a, int64_t a_step,
@@ -451,6 +499,8 @@ cdef int multiply_some(const Product* p, Products* tiled, const Places* at, int6
     cdef int status
     if p.by_tiles:
         return multiply_by_tiles(p, tiled, at, batch, a, a_step, b, b_step, place, c_step, first)
+    if p.ways != NULL:
+        return multiply_widened_of(p, batch, a, a_step, b, b_step, c, c_step, beta)
     if p.code == BF16:
         return multiply_halves_of(p, batch, a, a_step, b, b_step, c, c_step, beta, at.workspace)
     if p.code == F32:

@@ -37,6 +37,10 @@ cdef struct Tiles:            # what is compiled of one epilogue for one size of
     tile_t tiles[4][MOST_VECTORS + 1][MOST_ROWS + 1]            # by whether b is masked and laid out (MASKED, LAYS), vectors, rows
     tile_t dots[FEW_ROWS + 1][MOST_COLUMNS + 1]                 # by rows and columns
 
+cdef struct Layers:           # what lays right operands of one dtype out
+    layer_t copies[MOST_VECTORS + 1]    # columns lie side by side; by the vectors of a panel
+    layer_t turns                       # terms do
+
 cdef struct Family:           # what is compiled for one size of elements
     int64_t lanes             # of a vector; 0 before anything is known
     int64_t vectors           # of a whole panel
@@ -45,13 +49,14 @@ cdef struct Family:           # what is compiled for one size of elements
     int64_t columns[FEW_ROWS + 1]    # of a tile of dot products by its rows
     int64_t depth, deepest, band, far  # codegen/tiles/panels.py
     Tiles* plain              # which store the sums
-    layer_t copies[MOST_VECTORS + 1]
     layer_t crosses[MOST_VECTORS + 1]
-    layer_t turns
+    Layers layers
 
 cdef struct Panels:           # all steps are bytes
     Family* family
     int64_t size              # of an element
+    const Layers* layers      # for a right operand whose elements are of `read` bytes
+    int64_t read
     Tiles* tiles
     int64_t m, n, k
     const char* a
@@ -72,6 +77,8 @@ cdef bint clear(Panels* p, int code, Tiles* tiles) except -1
 cdef inline void add_operand(Panels* p, const char* data, int64_t row, int64_t column) noexcept nogil:
     p.operand[p.operands].data, p.operand[p.operands].row, p.operand[p.operands].column = data, row, column
     p.operands += 1
+# Those of float32 that read float16 or bfloat16 (code); compiled here, with the GIL.
+cdef const Layers* layers_of_halves(int code) except NULL
 # Compile the tiles that m, n, k, the epilogue and b_row ask for.
 cdef int ready(Panels* p) except -1
 cdef int64_t panels_of(const Panels* p) noexcept nogil

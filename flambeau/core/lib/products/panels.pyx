@@ -42,6 +42,7 @@ cdef extern from * nogil:
     char* laid_panel "flambeau_laid"       # a part of it, where the first tile lays it out
 
 cdef Family families[4]       # of float32, float64, and, for dot products, bfloat16 and float16
+cdef Layers of_halves[2]      # for float32's panels: of bfloat16 and float16
 cdef tuple NAMES = ("float32", "float64", "bfloat16", "float16")
 cdef int64_t NOTHING = 0
 
@@ -81,6 +82,7 @@ cdef bint clear(Panels* p, int code, Tiles* tiles) except -1:
         infer_signature(f, size)
     memset(p, 0, sizeof(Panels))
     p.family, p.tiles, p.size = f, tiles if tiles != NULL else f.plain, size
+    p.layers, p.read = &f.layers, size
     return True
 
 
@@ -102,6 +104,7 @@ def forget() -> None:
     """Ask for the processor's registers, and compile, anew: for tests that give it others."""
     cdef Tiles* t
     memset(families, 0, sizeof(families))
+    memset(of_halves, 0, sizeof(of_halves))
     for place in known.values():
         t = <Tiles*><uintptr_t>place
         memset(t.tiles, 0, sizeof(t.tiles))
@@ -212,11 +215,21 @@ cdef int ready(Panels* p) except -1:
     for panel in range(max(panels - 3, 0), panels):  # those before are as the first of these
         vectors = vectors_of(p, panel, &first)
         need_of_panel(p, panel)
-        if p.family.copies[vectors] == NULL and p.b_row == 0:
-            p.family.copies[vectors] = <layer_t><uintptr_t>callbacks["panels.layer"](p.size, vectors, False)
-    if p.family.turns == NULL and p.b_row == 0:
-        p.family.turns = <layer_t><uintptr_t>callbacks["panels.layer"](p.size, 1, True)
+        if p.layers.copies[vectors] == NULL and p.b_row == 0:
+            p.family.layers.copies[vectors] = <layer_t><uintptr_t>callbacks["panels.layer"](p.size, vectors, False)
+    if p.layers.turns == NULL and p.b_row == 0:
+        p.family.layers.turns = <layer_t><uintptr_t>callbacks["panels.layer"](p.size, 1, True)
     return 0
+
+
+cdef const Layers* layers_of_halves(int code) except NULL:
+    cdef Layers* result = &of_halves[0 if code == BF16 else 1]
+    cdef int v
+    if result.turns == NULL:
+        for v in range(1, MOST_VECTORS + 1):
+            result.copies[v] = <layer_t><uintptr_t>callbacks["panels.layer"](4, v, False, NAMES[family_of(code)])
+        result.turns = <layer_t><uintptr_t>callbacks["panels.layer"](4, 1, True, NAMES[family_of(code)])
+    return result
 
 
 # --- laying out ------------------------------
@@ -241,22 +254,22 @@ cdef void lay_right(const Panels* p, char* workspace, const char* b, int64_t b_r
     cdef int64_t panel, first, vectors, v, wide, columns, row = 0
     cdef char* to
     cdef const char* source
-    if b_col == p.size:
+    if b_col == p.read:
         while row < p.k:
             for panel in range(begin, end):
                 vectors = vectors_of(p, panel, &first)
                 wide, columns = vectors * f.lanes, min(vectors * f.lanes, p.n - first * f.lanes)
-                f.copies[vectors](workspace + (first * f.lanes * p.k + row * wide) * p.size, wide * p.size,
-                                  b + first * f.lanes * p.size + row * b_row, b_row, min(<int64_t>ROWS_AT_ONCE, p.k - row), columns)
+                p.layers.copies[vectors](workspace + (first * f.lanes * p.k + row * wide) * p.size, wide * p.size,
+                                         b + first * f.lanes * p.read + row * b_row, b_row, min(<int64_t>ROWS_AT_ONCE, p.k - row), columns)
             row += ROWS_AT_ONCE
         return
     for panel in range(begin, end):
         vectors = vectors_of(p, panel, &first)
         wide, columns = vectors * f.lanes, min(vectors * f.lanes, p.n - first * f.lanes)
         to, source = workspace + first * f.lanes * p.size * p.k, b + first * f.lanes * b_col
-        if b_row == p.size:
+        if b_row == p.read:
             for v in range(vectors):
-                f.turns(to + v * f.lanes * p.size, wide * p.size, source + v * f.lanes * b_col, b_col, p.k, columns - v * f.lanes)
+                p.layers.turns(to + v * f.lanes * p.size, wide * p.size, source + v * f.lanes * b_col, b_col, p.k, columns - v * f.lanes)
         else:
             scatter(to, wide * p.size, source, b_row, b_col, p.k, columns, wide, p.size)
 
@@ -440,8 +453,8 @@ cdef int prepare(Products* all) except -1:
             vectors = vectors_of(p, panel, &first)
             if p.family.crosses[vectors] == NULL:
                 p.family.crosses[vectors] = <layer_t><uintptr_t>callbacks["panels.crossed"](p.size, vectors)
-    if all.lays_left and p.family.turns == NULL:
-        p.family.turns = <layer_t><uintptr_t>callbacks["panels.layer"](p.size, 1, True)
+    if all.lays_left and p.family.layers.turns == NULL:
+        p.family.layers.turns = <layer_t><uintptr_t>callbacks["panels.layer"](p.size, 1, True)
     return 0
 
 
@@ -504,7 +517,7 @@ cdef void lay_rows(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t lanes = u.one.family.lanes, block, terms
     for block in range(begin, end):
         terms = min(lanes, u.one.k - block * lanes)
-        u.one.family.turns(u.workspace + u.all.right + block * lanes * u.one.size, u.one.a_row, u.a + block * lanes * u.all.one.a_col,
+        u.one.family.layers.turns(u.workspace + u.all.right + block * lanes * u.one.size, u.one.a_row, u.a + block * lanes * u.all.one.a_col,
                            u.all.one.a_col, u.one.m, terms)
 
 

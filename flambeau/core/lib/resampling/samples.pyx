@@ -17,7 +17,7 @@ ctypedef void (*sample_t)(char* rows, char* points, const int32_t* at, char* wei
                           int64_t far, int64_t each, int64_t apart) noexcept nogil
 
 cdef enum:
-    POINTS = 256              # points that one task takes
+    POINTS = 512              # points that one task takes
     CHANNELS = 64             # channels side by side that one task of `spread` takes
     MOST_TURNS = 4            # places of a point that are written out
     PARALLEL_FROM = 1 << 15   # elements from which threads pay off

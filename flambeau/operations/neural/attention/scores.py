@@ -44,21 +44,23 @@ def attend(
         query, key, value = query.float(), key.float(), value.float()
         attn_mask = attn_mask.float() if attn_mask is not None and attn_mask.dtype is kind else attn_mask
     scores = (query * factor) @ key.transpose(-2, -1)
+    weights = weights_of(scores, attn_mask, diagonal)
+    weights = weights * kept if kept is not None else dropout(weights, dropout_p) if dropout_p else weights
+    result = weights @ value
+    return result if result.dtype is kind else result.to(kind)
+
+
+def weights_of(scores: TensorBase, attn_mask: TensorBase | None, diagonal: int | None) -> TensorBase:
+    """The softmax of scores (…, L, S) under a mask, or a diagonal; zeros for a query that may attend to nothing."""
     if diagonal is not None and diagonal >= 0:  # every query has a key
-        later = ones(query.shape[-2], key.shape[-2], dtype=by_name["bool"], device=query.device).triu(
-            diagonal + 1
-        )
-        weights = softmax_of(scores.masked_fill(later, -math.inf), -1)
-    elif attn_mask is not None or diagonal is not None:
+        later = ones(*scores.shape[-2:], dtype=by_name["bool"], device=scores.device).triu(diagonal + 1)
+        return softmax_of(scores.masked_fill(later, -math.inf), -1)
+    if attn_mask is not None or diagonal is not None:
         if attn_mask is None:
-            attn_mask = ones(query.shape[-2], key.shape[-2], dtype=by_name["bool"], device=query.device)
+            attn_mask = ones(*scores.shape[-2:], dtype=by_name["bool"], device=scores.device)
             attn_mask = attn_mask.tril(diagonal or 0)
         boolean = attn_mask.dtype.name == "bool"
         scores = scores.masked_fill(~attn_mask, -math.inf) if boolean else scores + attn_mask
         alone = (scores.detach() == -math.inf).all(-1, True)  # a softmax of nothing but -inf would be NaN
-        weights = softmax_of(scores.masked_fill(alone, 0.0), -1).masked_fill(alone, 0.0)
-    else:
-        weights = softmax_of(scores, -1)
-    weights = weights * kept if kept is not None else dropout(weights, dropout_p) if dropout_p else weights
-    result = weights @ value
-    return result if result.dtype is kind else result.to(kind)
+        return softmax_of(scores.masked_fill(alone, 0.0), -1).masked_fill(alone, 0.0)
+    return softmax_of(scores, -1)

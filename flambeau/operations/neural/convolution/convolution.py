@@ -9,10 +9,12 @@ Here stand arguments and derivatives; `convolution/families.py` chooses how each
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....core.base import prepacked
 from ....core.base.tensor import TensorBase
 from ...declare import checks
 from ...declare.examples import of_call
@@ -23,6 +25,10 @@ from ...pointwise.complex_numbers import complex_of
 from ..pooling.pooling import addressable, ntuple, positive
 from . import depthwise, families, halves
 from .grid import Geometry
+
+CACHED = (
+    1 << 24
+)  # bytes of images in float32, read and made, that are computed together for halves: a last cache, and enough for many threads
 
 
 # --- leaves ------------------------------
@@ -58,11 +64,34 @@ def convolution(
         by = None if transposed else _of_halves(input, weight, geometry, out, False)
         if by is not None:
             return families.laid_as(input, by.forward(input, weight, bias, geometry, out))
-        result = convolution.function(_wide(input), _wide(weight), _wide(bias), geometry, out, transposed)
-        return result.to(input.dtype)
-    if not transposed:
-        return families.forward(input, weight, bias, geometry, out)
-    return families.transposed(input, weight, bias, geometry, out)
+        return _in_float32(input, weight, bias, geometry, out, transposed)
+    compute = families.transposed if transposed else families.forward
+    return compute(input, weight, bias, geometry, out)
+
+
+def _in_float32(
+    input: TensorBase,
+    weight: TensorBase,
+    bias: TensorBase | None,
+    geometry: Geometry,
+    out: tuple[int, ...],
+    transposed: bool,
+) -> TensorBase:
+    """A convolution of halves, some images at a time, whose copies in float32 the cache holds; the weight's copy is made once and kept,
+    with the layouts that are made of it.
+    """
+    compute = families.transposed if transposed else families.forward
+    images, filters = input.shape[0], weight.shape[1] * geometry.groups if transposed else weight.shape[0]
+    wide = prepacked.prepack(weight, "float32", _wide) if input.is_cpu else None
+    given = _wide(weight) if wide is None else wide, _wide(bias), geometry, out
+    count = max(CACHED // (4 * (input.numel() // images + filters * math.prod(out))), 1)
+    if count >= images or not input.is_cpu:
+        return compute(_wide(input), *given).to(input.dtype)
+    result = families.empty_result(input, filters, out, input.ndim != 4)
+    for first in range(0, images, count):
+        part = input.narrow(0, first, min(count, images - first))
+        result.narrow(0, first, part.shape[0]).copy_(compute(_wide(part), *given))
+    return result
 
 
 @convolution.derivative

@@ -61,7 +61,9 @@ PACKED = 20  # for each element of filters that are packed for a direct sum
 def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
     """`line`: one row of pixels stands for a convolution of one dimension."""
     if on_tile(x, w, g, out, False):
-        return convolution_implicit.forward(x, w, bias, g, _room(x, w.shape[0], out, line or x.ndim != 4))
+        return convolution_implicit.forward(
+            x, w, bias, g, empty_result(x, w.shape[0], out, line or x.ndim != 4)
+        )
     way = "grid" if x.device.type != "cpu" else _way(*_told(x, w, g, out), False, allowed["winograd"])
     if way == "grid":
         return laid_as(x, convolution_grid.forward(x, w, bias, g, out), line)
@@ -94,7 +96,7 @@ def weight_on_tile(grad, x, weight: Sequence[int], g: Geometry) -> bool:
 def transposed(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
     """The adjoint of a convolution in its input, and a bias."""
     if on_tile(x, w, g, out, True):
-        room = _room(x, w.shape[1] * g.groups, out, line or x.ndim != 4)
+        room = empty_result(x, w.shape[1] * g.groups, out, line or x.ndim != 4)
         return convolution_implicit.input_gradient(x, w, bias, g, room)
     result = input_gradient(x, w, g, out, line)
     return result if bias is None else result.add_(bias.reshape(-1, *[1] * len(out)))
@@ -252,7 +254,7 @@ def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bo
         result = result if bias is None else result.add_(bias)
         return laid_as(x, result.reshape(x.shape[0], filters, 1, 1), line)
     x = _readable(x, way == "planes")
-    result, shape = _room(x, filters, out, line), tuple(x.shape)
+    result, shape = empty_result(x, filters, out, line), tuple(x.shape)
     if way == "planes":
         terms = _zeros(dtype, filters) if bias is None else bias.contiguous()
         convolution_planes.plan(dtype, shape, filters).run(x, w.contiguous(), terms, result, turned)
@@ -307,10 +309,10 @@ def laid_as(x, result, line: bool = False):
     """A result that has its pixels side by side, in the layout of x."""
     if result.ndim != 4 or line or not channels_last(x):
         return result
-    return _room(x, result.shape[1], tuple(result.shape[2:])).copy_(result)
+    return empty_result(x, result.shape[1], tuple(result.shape[2:])).copy_(result)
 
 
-def _room(x, filters: int, out: tuple[int, ...], line: bool = False):
+def empty_result(x, filters: int, out: tuple[int, ...], line: bool = False):
     """An empty result in the layout of x."""
     shape = (x.shape[0], filters, *out)
     if line or not channels_last(x):

@@ -50,11 +50,8 @@ def _keys(x: Expr) -> Expr:
     return ex.where(x <= 1.0, inner, ex.where(x < 2.0, outer, 0.0))
 
 
-@indexed(static=("mode", "padding", "aligned", "column"), dtypes=(by_name["int32"], None), effort=16)
-def taps_along(at, grid, *, mode, padding, aligned, column, size):
-    """Tap t of point p of image n along one dimension: its place, -1 outside of the image, and its weight."""
-    n, t, p = at
-    x = grid[n, p, column]
+def _tap(x: Expr, t: Expr, size: Expr, mode: str, padding: str, aligned: bool) -> tuple[Expr, Expr]:
+    """Tap t of a point along one dimension: its place, -1 outside of the image, and its weight."""
     length, tap = ex.cast(size, x.dtype), ex.cast(t, x.dtype)
     x = (x + 1.0) * ((length - 1.0) * 0.5) if aligned else ((x + 1.0) * length - 1.0) * 0.5
     if mode == "nearest":
@@ -70,31 +67,55 @@ def taps_along(at, grid, *, mode, padding, aligned, column, size):
     return ex.cast(ex.where(within, place, -1.0), "int32"), ex.where(within, weight, 0.0)
 
 
-def _together(at, tables: Sequence, bits: int, sizes: dict) -> tuple[Expr, Expr]:
-    """Tap k of point p in all dimensions: the flat place, that behind the last one where one of them lies outside, and the product of
-    the weights.  `tables`: weights and places of each dimension.
-    """
+@indexed(static=("mode", "padding", "aligned", "column"), dtypes=(by_name["int32"], None), effort=16)
+def taps_along(at, grid, *, mode, padding, aligned, column, size):
+    """Tap t of point p of image n along one dimension."""
+    n, t, p = at
+    return _tap(grid[n, p, column], t, size, mode, padding, aligned)
+
+
+@indexed(static=("mode", "padding", "aligned"), dtypes=(by_name["int32"], None), effort=16)
+def only_tap(at, grid, *, mode, padding, aligned, size0, size1):
+    """Tap 0 of point p in an image, where it has no other."""
     n, k, p = at
+    sizes = size0, size1
+    return _together(
+        at, [_tap(grid[n, p, 1 - d], k, s, mode, padding, aligned) for d, s in enumerate(sizes)], sizes
+    )
+
+
+def _together(at, pairs: Sequence[tuple[Expr, Expr]], sizes: Sequence[Expr]) -> tuple[Expr, Expr]:
+    """A tap in all dimensions, from its place and weight in each: the flat place, that behind the last one where one of them lies
+    outside, and the product of the weights.
+    """
     index, count, outside, weight = at.number(0), at.number(1), ex.const(False, "bool"), None
-    for d, (shares, places) in enumerate(tables):
-        t = (k >> (bits * (len(tables) - 1 - d))) & ((1 << bits) - 1)
-        place, share = ex.cast(places[n, t, p], index.dtype), shares[n, t, p]
+    for (place, share), size in zip(pairs, sizes):
         outside = outside | (place < 0)
-        index, count = index * sizes[f"size{d}"] + place, count * sizes[f"size{d}"]
+        index, count = index * size + ex.cast(place, index.dtype), count * size
         weight = share if weight is None else weight * share
     return ex.cast(ex.where(outside, count, index), "int32"), ex.where(outside, 0.0, weight)
+
+
+def _of_tables(at, tables: Sequence, bits: int, sizes: dict) -> tuple[Expr, Expr]:
+    """Tap k of point p, from the tables of weights and places of each dimension."""
+    n, k, p = at
+    pairs = []
+    for d, (shares, places) in enumerate(tables):
+        t = (k >> (bits * (len(tables) - 1 - d))) & ((1 << bits) - 1)
+        pairs.append((places[n, t, p], shares[n, t, p]))
+    return _together(at, pairs, [sizes[f"size{d}"] for d in range(len(tables))])
 
 
 @indexed(static=("bits",), dtypes=(by_name["int32"], None), effort=4)
 def taps_of_two(at, v0, p0, v1, p1, *, bits, **sizes):
     """Tap k of point p in an image."""
-    return _together(at, ((v0, p0), (v1, p1)), bits, sizes)
+    return _of_tables(at, ((v0, p0), (v1, p1)), bits, sizes)
 
 
 @indexed(static=("bits",), dtypes=(by_name["int32"], None), effort=4)
 def taps_of_three(at, v0, p0, v1, p1, v2, p2, *, bits, **sizes):
     """Tap k of point p in a volume."""
-    return _together(at, ((v0, p0), (v1, p1), (v2, p2)), bits, sizes)
+    return _of_tables(at, ((v0, p0), (v1, p1), (v2, p2)), bits, sizes)
 
 
 def table(
@@ -102,6 +123,9 @@ def table(
 ) -> tuple[TensorBase, TensorBase]:
     """The places and weights, (batch, taps, points), of the points `grid`, (batch, points, rank), in images of that shape."""
     taps, rank, (n, points, _) = TAPS[mode], len(shape), grid.shape
+    sizes = {f"size{d}": s for d, s in enumerate(shape)}
+    if taps == 1 and rank == 2:
+        return only_tap((n, 1, points), grid, mode=mode, padding=padding, aligned=aligned, **sizes)
     along: list[TensorBase] = []
     for d, size in enumerate(shape):
         shape_of, column = (n, taps, points), rank - 1 - d
@@ -109,7 +133,6 @@ def table(
             shape_of, grid, mode=mode, padding=padding, aligned=aligned, column=column, size=size
         )
         along.extend(reversed(result))
-    sizes = {f"size{d}": s for d, s in enumerate(shape)}
     together = taps_of_two if rank == 2 else taps_of_three
     return together((n, taps**rank, points), *along, bits=taps.bit_length() - 1, **sizes)
 
