@@ -14,7 +14,7 @@ from ..operations.rows import moments, norms, softmax
 
 _methods = published("Tensor.")
 # As users call them: graphs hold these, not the operations behind them.
-_floor_divide, _remainder, _pow = (REGISTRY[name] for name in ("floor_divide", "remainder", "pow"))
+_floor_divide, _remainder, _pow = REGISTRY["floor_divide"], REGISTRY["remainder"], REGISTRY["pow"]
 # Operations behind a Python function: what users call it.
 for _op, _name in {
     a.true_divide: "div",

@@ -56,7 +56,9 @@ class Target:
 
     @functools.cached_property
     def _schema(self) -> FunctionSchema:
-        if self._own is not None:  # under its own name: an operation behind a function is labelled by the function's
+        if (
+            self._own is not None
+        ):  # under its own name: an operation behind a function is labelled by the function's
             return FunctionSchema(f"{OWN}::{self._opname}", "", self._op._schema.signature)
         return self._candidates[0].schema
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -331,9 +332,9 @@ def test_expressions_outlive_what_is_built_meanwhile():
     address(kn.fused("between", [leaf(0) * 0.40625 + 3.0]).kernel)
     again = [ex.make("coordinate", (), "int32", 7), ex.const(0.8125, "float32")]
     assert all(a is b for a, b in zip(again, leaves)) and again[1] * ex.input(0, "float32") is held
-    count = len(ex._shared)
+    kept = [weakref.ref(e) for e in (*leaves, held)]
     del again, leaves, held
-    assert len(ex._shared) == count - 3  # and go with their last user
+    assert not any(e() for e in kept)  # and go with their last user
 
 
 def test_plans_compare_by_structure():
