@@ -12,6 +12,7 @@ from . import (
     schedule_cpu,
     target,
 )
+from . import expr as ex
 from .kernels import Pointwise, Row
 
 _addresses: dict[str, int] = {}
@@ -61,6 +62,7 @@ def address(kernel) -> int:
         else:
             statistics["loaded"] += 1
         _addresses[digest] = loaded
+        ex.forget()
         return loaded
 
 

@@ -24,7 +24,6 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Number
 from typing import Any
-from weakref import WeakValueDictionary
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")
@@ -210,18 +209,18 @@ class Expr:
         raise TypeError("a traced value is one number and cannot be iterated over")
 
 
-# Weak: an expression goes with the last kernel that holds it, and is the one of its form till then, whatever is built meanwhile.
-_shared: WeakValueDictionary[tuple, Expr] = WeakValueDictionary()
+_shared: dict[tuple, Expr] = {}
+_leaves: dict[tuple, Expr] = {}  # inputs, coordinates and their like, which are few: a kernel may be lowered long after it was traced
 
 
 def make(op: str, args: tuple[Expr, ...], dtype: str, value: object = None) -> Expr:
     """The one expression of that form."""
     key = (op, tuple(map(id, args)), dtype, _bits_of(value))
-    result = _shared.get(key)
+    table = _shared if args or op == "const" else _leaves
+    result = table.get(key)
     if result is None:
-        result = Expr.__new__(Expr)
+        result = table[key] = Expr.__new__(Expr)
         result.op, result.args, result.dtype, result.value = op, args, dtype, value
-        result = _shared.setdefault(key, result)
     return result
 
 
@@ -232,6 +231,11 @@ def _bits_of(value):
     if isinstance(value, complex):
         return struct.pack("dd", value.real, value.imag)
     return (type(value).__name__, value)
+
+
+def forget() -> None:
+    """Drop the table of shared expressions; called when a kernel has been built."""
+    _shared.clear()
 
 
 # --- leaves ------------------------------
