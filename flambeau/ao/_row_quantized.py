@@ -248,7 +248,7 @@ def _before_last(input: RowQuantizedTensor, dim: Any) -> int | None:
     return None
 
 
-@overrides(*(_methods[name] for name in ("index_select", "narrow", "select")))
+@overrides(_methods["index_select"], _methods["narrow"], _methods["select"])
 def _along(func: Any, input: Any, dim: Any, *args: Any, **kwargs: Any) -> Any:
     at = _before_last(input, dim) if isinstance(input, RowQuantizedTensor) else None
     if at is None or not all(isinstance(x, (int, TensorBase)) for x in (*args, *kwargs.values())):
@@ -256,7 +256,7 @@ def _along(func: Any, input: Any, dim: Any, *args: Any, **kwargs: Any) -> Any:
     return _both(input, lambda t: func(t, at, *args, **kwargs))
 
 
-@overrides(*(_methods[name] for name in ("split", "chunk", "repeat_interleave")))
+@overrides(_methods["split"], _methods["chunk"], _methods["repeat_interleave"])
 def _cut(func: Any, input: Any, size: Any, dim: Any = 0, **kwargs: Any) -> Any:
     at = _before_last(input, dim) if isinstance(input, RowQuantizedTensor) else None
     if at is None:
@@ -264,7 +264,7 @@ def _cut(func: Any, input: Any, size: Any, dim: Any = 0, **kwargs: Any) -> Any:
     return _both(input, lambda t: func(t, size, at, **kwargs))
 
 
-@overrides(*(_methods[name] for name in ("clone", "contiguous", "detach")))
+@overrides(_methods["clone"], _methods["contiguous"], _methods["detach"])
 def _whole(func: Any, input: Any, **kwargs: Any) -> Any:
     return _both(input, lambda t: func(t, **kwargs))
 
@@ -297,7 +297,7 @@ def _is_list(index: Any) -> bool:
     return isinstance(index, TensorBase) and index.ndim == 1 and index.dtype.name in ("int64", "int32")
 
 
-@overrides(*(_methods[name] for name in ("expand", "reshape")))
+@overrides(_methods["expand"], _methods["reshape"])
 def _sizes(func: Any, input: Any, *sizes: Any) -> Any:
     shape = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
     width = input.shape[-1]

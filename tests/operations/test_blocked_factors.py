@@ -260,9 +260,9 @@ def test_an_error_is_as_large_as_the_condition_says():
 
 NARROW = """
 import sys
-sys.path.insert(0, ".")
 import numpy as np
 import flambeau
+sys.path.insert(0, ".")
 from tests.operations.test_blocked_factors import DTYPES, drawn, positive, wide
 for dtype in DTYPES:
     a, s = drawn(dtype, 170, 170), positive(dtype, 170, 170)

@@ -6,7 +6,7 @@ Only code that holds the GIL allocates or frees, so the lists need no lock.  Blo
 huge pages, which makes first touch several times cheaper.
 
 A block of any size waits, so that the next result of its size meets no page for the first time, as long as all that wait take at most a
-quarter of the machine's memory.  Where they would take more, those that waited go: they are of the sizes of another time.  All go
+quarter of the machine's memory, and 4 GiB.  Where they would take more, those that waited go: they are of the sizes of another time.  All go
 where the system has no memory to give, and where it has little: large blocks look at that when they are freed.
 """
 from libc.stdlib cimport free, malloc
@@ -65,7 +65,7 @@ cdef size_t held_bytes = 0             # in storages
 cdef size_t peak_bytes = 0
 cdef size_t system_calls = 0
 cdef size_t machine_bytes = flambeau_memory_of_machine()
-cdef size_t cache_limit = machine_bytes // 4
+cdef size_t cache_limit = min(<size_t>4 << 30, machine_bytes // 4)   # of each process: there may be several
 cdef size_t memory_limit = <size_t>1 << 62
 
 
@@ -242,7 +242,7 @@ def set_memory_limit(nbytes: int | None) -> None:
 
 
 def set_cache_limit(nbytes: int) -> None:
-    """Most bytes that freed tensors leave cached; the default is a quarter of the machine's memory, or of what the process's container
+    """Most bytes that freed tensors leave cached; the default is 4 GiB, or a quarter of the machine's memory or of what the process's container
     may have of it.
 
     Raises:

@@ -207,7 +207,7 @@ class ConvolutionPlan:
 
     def room(self, x: TensorBase) -> TensorBase:
         """A tensor for the result of such images, in their layout."""
-        return families._room(x, self.weight[0], self.out)
+        return families.empty_result(x, self.weight[0], self.out)
 
     def key(self) -> tuple:
         """All that the plan depends on."""
