@@ -14,6 +14,7 @@ from flambeau.core.loops.rows import RowOp
 import flambeau
 from flambeau.codegen import expr as ex
 from flambeau.codegen import kernels as kn
+from flambeau.codegen.build import address
 from flambeau.codegen.schedule_cpu_rows import lanes_of
 from flambeau.operations.declare.registry import REGISTRY
 

@@ -754,9 +754,9 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
         RuntimeError: the matrices are not square
 
     >>> import flambeau
-    >>> flambeau.cholesky_inverse(flambeau.tensor([[2.0, 0.0], [0.0, 1.0]]))
-    tensor([[0.2500, 0.0000],
-            [0.0000, 1.0000]])
+    >>> flambeau.cholesky_inverse(flambeau.tensor([[2.0, 0.0], [1.0, 1.0]]))
+    tensor([[ 0.5000, -0.5000],
+            [-0.5000,  1.0000]])
     """
     checked("cholesky_inverse", L, "L")
     return into(out, linalg_cholesky_inverse(L, upper), "cholesky_inverse")
