@@ -210,7 +210,9 @@ class Expr:
 
 
 _shared: dict[tuple, Expr] = {}
-_leaves: dict[tuple, Expr] = {}  # inputs, coordinates and their like, which are few: a kernel may be lowered long after it was traced
+_leaves: dict[
+    tuple, Expr
+] = {}  # inputs, coordinates and their like, which are few: a kernel may be lowered long after it was traced
 
 
 def make(op: str, args: tuple[Expr, ...], dtype: str, value: object = None) -> Expr:
