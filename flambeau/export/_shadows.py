@@ -11,6 +11,7 @@ from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import device as Device
 from ..core.base.tensor import TensorBase
 from ..core.call.operation import behind
+from ..core.make.random import Generator
 from ..fx.node import Node
 from ..operations.declare.registry import REGISTRY
 from ._values import TensorValue
@@ -57,8 +58,21 @@ def like(value: TensorValue, t: Any, assigned: Mapping[str, int]) -> Any:
 
 
 def filled(shadow: Any, w: int) -> Any:
-    """A tensor with small whole numbers as elements, more of them in one world than in the other."""
-    made = REGISTRY["randint"].function(0, w + 1, tuple(shadow.shape))
+    """A tensor with small whole numbers as elements, the same at each call.
+
+    None of them is 0 in the second world and all but one are in the third, so that how many are, or how large the largest is, is not what
+    the example has by chance in all worlds.
+    """
+    if w == 2:
+        made = REGISTRY["full"].function(tuple(shadow.shape), w)
+    elif w == 3:
+        made = REGISTRY["zeros"].function(tuple(shadow.shape), dtype="int64")
+        if made.numel() > 1:
+            made.view(-1)[0] = 1
+    else:
+        made = REGISTRY["randint"].function(
+            0, w + 1, tuple(shadow.shape), generator=Generator().manual_seed(w)
+        )
     return made.to(shadow.dtype)
 
 

@@ -335,3 +335,19 @@ def test_the_graph_only_calls_functions():
         key=[InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR, InputKind.USER_INPUT].index,
     )
     assert all(n.target is not operator.setitem for n in program.graph.nodes)
+
+
+def test_sizes_of_elements_are_symbols_whatever_is_drawn():
+    """How many elements a mask has is no constant, however many the example's has."""
+
+    class Chosen(nn.Module):
+        def forward(self, x):
+            found = x[x > 0]
+            return found.shape[0], x.nonzero().shape[0], flambeau.bincount(x.relu().long()).shape[0]
+
+    other = flambeau.tensor([5.0, -1.0, 3.0])
+    for example in ([1.0, -1.0, 2.0], [1.0, 1.0, 1.0], [-1.0, 1.0, 0.0], [2.0, 2.0, 2.0], [0.0, 0.0, 4.0]):
+        for seed in range(4):
+            flambeau.manual_seed(seed)
+            program = flambeau.export.export(Chosen(), (flambeau.tensor(example),)).module()
+            assert program(other) == (2, 3, 6), (example, seed)
