@@ -182,10 +182,13 @@ cdef class LoopPlan:
     cdef int launch_there(self, char** data, const uint64_t* scalars) except -1:
         """`launch_at` on the plan's device, with other scalars than the plan's own where they are given."""
         cdef char** places = data
+        cdef const uint64_t* numbers = self.scalars
+        if scalars != NULL:
+            numbers = scalars
         if self.offsets != NULL or self.repeated >= 0:
             places = <char**>alloca((self.count + 1) * sizeof(char*))
             self.shift(places, data)
-        return self.launch_away(places, self.scalars if scalars == NULL else scalars)
+        return self.launch_away(places, numbers)
 
     cdef int launch_away(self, char** data, const uint64_t* scalars) except -1:
         cdef Launch work
