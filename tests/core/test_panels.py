@@ -82,6 +82,15 @@ def bytes_wide(request, monkeypatch):
     panels.forget()
 
 
+def test_halves_after_other_registers():
+    """What is compiled of float32's panels is what products of halves lay out with: all of it is forgotten together."""
+    a, b = (flambeau.randint(-3, 4, size).half() for size in ((65, 70), (70, 61)))
+    wanted = a.double() @ b.double()
+    assert flambeau.equal((a @ b).double(), wanted)
+    panels.forget()
+    assert flambeau.equal((a @ b).double(), wanted)
+
+
 def test_narrower_registers(bytes_wide):
     random_products(25, bytes_wide)
 

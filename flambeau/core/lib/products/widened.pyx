@@ -6,7 +6,6 @@ which it lays out in panels, and multiplies them.  All of that stays in the seco
 float32 and rounded once; their order depends on shapes alone.
 """
 from libc.stdint cimport int64_t, uintptr_t
-from libc.string cimport memset
 from .blas cimport INTERRUPTED, OK
 from .panels cimport Panels, add_operand, clear, lay_right, layers_of_halves, multiply_rows, panels_of, ready, tiles_of
 from ...base.callbacks import callbacks, set_callback
@@ -38,7 +37,7 @@ cdef const Ways* prepare_widened(int code, int64_t m, int64_t n, int64_t k) exce
     cdef int64_t rows[2]
     cdef int64_t columns[2]
     cdef int i, j
-    if w.widen == NULL:
+    if w.widen == NULL or w.first.layers.turns == NULL:    # panels.forget: compiled anew, for other registers
         compile_ways(w, code)
     rows[0], rows[1] = min(m, w.rows), m % w.rows
     columns[0], columns[1] = min(n, w.columns), n % w.columns
@@ -66,11 +65,6 @@ cdef int compile_ways(Ways* w, int code) except -1:
     w.narrow = <convert_t><uintptr_t>functions["narrow"]
     w.widen = <convert_t><uintptr_t>functions["widen"]
     return 0
-
-
-def forget() -> None:
-    """Compile anew: for tests that have other registers."""
-    memset(ways, 0, sizeof(ways))
 
 
 cdef void lay_left(const Widened* w, Panels* p, const char* a, int64_t row, int64_t term) noexcept nogil:
