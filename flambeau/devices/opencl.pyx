@@ -27,6 +27,8 @@ cdef extern from "dlfcn.h" nogil:
 ctypedef void* handle_t
 ctypedef int32_t status_t
 
+cdef bytes SPIRV = b"\x03\x02\x23\x07"    # the first bytes of a module
+
 cdef enum:                          # from the OpenCL headers
     MOST_PLATFORMS = 16
     MOST_DEVICES = 64
@@ -203,7 +205,7 @@ cdef int check(status_t status, str call) except -1:
 @cython.binding(False)
 cdef class OpenCL(Device):
     cdef handle_t id, context, queue
-    cdef handle_t last_program      # what `load` has built last
+    cdef bytes binary               # of what `load` has built last
     cdef bytes options              # of every build
     cdef readonly uint64_t copies_out, bytes_out  # from the device to the host, since it was opened
     cdef Addresses usm
@@ -291,28 +293,37 @@ cdef class OpenCL(Device):
 
     # kernels
     cdef uint64_t load(self, bytes image, str name) except 0:
+        cdef status_t status = 0
+        cdef handle_t program, kernel
+        check_fork()
+        program = self.built(image)
+        self.binary = self.binary_of(program)
+        if self.binary is not None and image[:4] == SPIRV:  # a compiler's program holds megabytes for as long as its kernels live
+            cl.ReleaseProgram(program)
+            program = self.built(self.binary)
+        kernel = cl.CreateKernel(program, name.encode(), &status)
+        check(status, "clCreateKernel")
+        return <uintptr_t>kernel
+
+    cdef handle_t built(self, bytes image) except NULL:
+        """The program of SPIR-V, or of a binary that `native` has returned."""
         cdef status_t status = 0, loaded = 0
         cdef const unsigned char* start = image
         cdef size_t length = len(image)
-        cdef handle_t program, kernel
-        cdef const char* options
-        check_fork()
-        if image[:4] == b"\x03\x02\x23\x07":  # SPIR-V's magic number; else a binary that `native` has returned
+        cdef handle_t program
+        cdef const char* options = self.options
+        if image[:4] == SPIRV:
             program = cl.CreateProgramWithIL(self.context, start, length, &status)
             check(status, "clCreateProgramWithIL")
         else:
             program = cl.CreateProgramWithBinary(self.context, 1, &self.id, &length, &start, &loaded, &status)
             check(status if status else loaded, "clCreateProgramWithBinary")
-        options = self.options
         with nogil:
             status = cl.BuildProgram(program, 1, &self.id, options, NULL, NULL)
         if status != 0:
             raise RuntimeError(f"OpenCL error: clBuildProgram with options {self.options.decode()!r} failed with code {status}: "
                                f"{self.build_log(program)}")
-        kernel = cl.CreateKernel(program, name.encode(), &status)
-        check(status, "clCreateKernel")
-        self.last_program = program
-        return <uintptr_t>kernel
+        return program
 
     cdef str build_log(self, handle_t program):
         cdef size_t n = 0
@@ -322,17 +333,20 @@ cdef class OpenCL(Device):
         cl.GetProgramBuildInfo(program, self.id, BUILD_LOG, n, <char*>room, NULL)
         return room.rstrip(b"\0").decode("utf-8", "replace")
 
-    cdef bytes native(self):
+    cdef bytes binary_of(self, handle_t program):
         cdef size_t n = 0
         cdef bytes room
         cdef char* place
-        if cl.GetProgramInfo(self.last_program, PROGRAM_BINARY_SIZES, sizeof(size_t), &n, NULL) != 0 or n == 0:
+        if cl.GetProgramInfo(program, PROGRAM_BINARY_SIZES, sizeof(size_t), &n, NULL) != 0 or n == 0:
             return None
         room = bytes(n)
         place = room
-        if cl.GetProgramInfo(self.last_program, PROGRAM_BINARIES, sizeof(char*), &place, NULL) != 0:
+        if cl.GetProgramInfo(program, PROGRAM_BINARIES, sizeof(char*), &place, NULL) != 0:
             return None
         return room
+
+    cdef bytes native(self):
+        return self.binary
 
     cdef int launch(self, uint64_t kernel, const Grid* grid, Arguments* arguments) except -1:
         cdef handle_t function = <handle_t><uintptr_t>kernel
