@@ -113,6 +113,13 @@ class Product(NamedTuple):
         return "float32" if self.dtype in ("float16", "bfloat16") else self.dtype
 
 
+def suits(after: Expr, vector: int) -> bool:
+    """Whether sums had better end in an expression than be read again by a loop, for threads with vectors of that many float32's: there
+    not where it is computed lane by lane.
+    """
+    return vector < by_vectors.FEWEST_LANES or not by_vectors.branches(after)
+
+
 def module_for(kernel: Product, target: str) -> Module:
     writer = by_vectors.Vectors(kernel, target) if kernel.vector > 1 else _Threads(kernel, target)
     writer.write()

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import expr as ex
+from .expr import Expr
 from .irtext import Value, i64
-from .lower import ITEMSIZE, MEMORY, Lowering
+from .lower import ITEMSIZE, MEMORY, Lowering, expanded
 from .schedule_gpu_tile import Tile
 
 if TYPE_CHECKING:
@@ -334,5 +336,12 @@ class Vectors(Tile):
             sum = f.load(low.vector(self.kind), f.gep(self.kind, line, i), self.bytes)
             f.store(self.finished(sum, old, low), place, size)
 
-        # An expression may branch where any lane needs an unlikely value, which SPIR-V has no instruction to ask of a vector.
-        self.by_vectors(count, near, put, self.shape.lanes if kernel.after is None else 1)
+        # SPIR-V has no instruction to ask whether any lane needs an unlikely value: an expression with one is computed lane by lane.
+        self.by_vectors(
+            count, near, put, 1 if kernel.after is not None and branches(kernel.after) else self.shape.lanes
+        )
+
+
+def branches(e: Expr) -> bool:
+    """Whether an expression has a value that is computed only where an element needs it."""
+    return any(part.op == "rarely" for part in ex.walk(expanded([e])))

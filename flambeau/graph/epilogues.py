@@ -16,6 +16,7 @@ from ..core.base.tensor import TensorBase
 from ..core.lib.products.product_plan import ProductPlan
 from ..core.make.create import empty_strided
 from .convolutions import Convolution, Images, images_of, prepared
+from .device_products import ended
 from .expressions import Leaves, Reader, Unfused, expressions
 from .groups import Group, in_order, wait
 from .products import Operands, Product, example, operands_of
@@ -136,7 +137,7 @@ def _join(
             result.add(joined)
 
 
-def product_with(group: ProductGroup, wanted: set[Value]) -> Product | Convolution | None:
+def product_with(group: ProductGroup, wanted: set[Value]) -> Product | Convolution | Call | None:
     """The product prepared with its epilogue; None where the group is no epilogue of it, or where that loses.
 
     `wanted`: roots that others read from memory.
@@ -146,6 +147,8 @@ def product_with(group: ProductGroup, wanted: set[Value]) -> Product | Convoluti
         images, operands = images_of(group.product), operands_of(group.product)
         if images is not None:
             return _of_images(group, images, result, root, leaves)
+        if operands is not None and result.device is not None:
+            return _on_device(group, operands, result, root, leaves)
         return None if operands is None else _of_matrices(group, operands, result, root, leaves)
     except (Unfused, NotImplementedError, ValueError, TypeError):
         return None
@@ -160,6 +163,14 @@ def _of_matrices(
     if not _wins(plan, operands):
         return None
     return Product(plan, (result, operands.left, operands.right, *ending.values))
+
+
+def _on_device(group: ProductGroup, operands: Operands, result: Value, root: Expr, leaves: Leaves) -> Call:
+    (sums,) = group.product.results
+    ending = _Ending(sums)
+    epilogue = ending.epilogue(group, root, leaves, ex.input(0, sums.dtype.name))
+    others = list(zip(ending.values, ending.reads, ending.examples, strict=True))
+    return ended(group.product.number, result, operands, sums, epilogue.root, others)
 
 
 def _of_images(

@@ -127,6 +127,9 @@ class _Plan:
     def _enter(self, group: Group) -> None:
         if isinstance(group, ProductGroup):
             product = product_with(group, self.wanted)
+            if isinstance(product, Call):
+                self.steps.append((product, [*product.arguments(), *product.results]))
+                return
             if product is not None:
                 self.steps.append((product, list(product.values)))
                 return

@@ -40,7 +40,7 @@ def product_of(call: Call) -> Product | None:
     (%2: float32[2, 4], %0: float32[2, 3], %1: float32[3, 4])
     """
     result = operands_of(call)
-    if result is None:
+    if result is None or call.results[0].device is not None:
         return None
     left, right, addend, alpha, beta = result
     operands = (left, right) if addend is None else (left, right, addend)
@@ -52,8 +52,8 @@ def product_of(call: Call) -> Product | None:
 
 
 def operands_of(call: Call) -> Operands | None:
-    """What a call of the host multiplies, as its declaration says; None for no product, one that writes, or one whose result is not
-    dense.
+    """What a call multiplies, as its declaration says; None for no product, one that writes, one whose result is not dense, or one of
+    several devices.
     """
     entry: Any = getattr(call.operation, "entry", None)
     said = None if entry is None else entry.details.get("product")
@@ -62,7 +62,7 @@ def operands_of(call: Call) -> Operands | None:
         said is None
         or call.written
         or result is None
-        or any(v.device is not None for v in (result, *call.values()))
+        or any(v.device is not result.device for v in call.values())
         or not result.contiguous
         or not result.dtype.is_floating_point
     ):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.loops.plans import LoopPlan
+from .device_products import EndedProduct
 from .expressions import loop_of
 from .groups import Group, per_row
 from .program import Call, Program, Value
@@ -55,7 +56,7 @@ class Report:
     def enter(self, calls: Sequence[Call], steps: Sequence[tuple[Any, Sequence[Value]]]) -> None:
         """The plan's next steps, each with the values that it touches, which compute these calls."""
         for step, values in steps:
-            if isinstance(step, Call):
+            if isinstance(step, Call) and not isinstance(step.operation, EndedProduct):
                 kind, own = "call", [step]
             else:
                 kind = "kernel" if isinstance(step, LoopPlan) else "product"

@@ -54,7 +54,7 @@ def check(function, *inputs, exact=True, **options):
             if exact:
                 assert a.dtype == b.dtype and torch.equal(a.cpu(), b.cpu())
             else:
-                torch.testing.assert_close(a, b, rtol=2e-5, atol=1e-5)
+                torch.testing.assert_close(a, b, rtol=2e-5, atol=1e-5, equal_nan=True)
     planned(compiled)
     return compiled
 
@@ -88,7 +88,68 @@ def test_products_and_sorts_are_the_devices_own():
         return y.sort(-1).values + 1, F.conv2d(y[None, None], w[None, None, :3, :3]).tanh()
 
     compiled = check(function, there(9, 8), there(8, 8, seed=1))
-    assert "call: matmul" in steps(compiled)
+    assert steps(compiled)[0] == "product: matmul relu mul" and "call: sort" in steps(compiled)
+
+
+ENDINGS = {  # what follows a product, of its result, a row, a column and a matrix
+    "a bias": lambda y, row, column, whole: (y + row).relu(),
+    "a column": lambda y, row, column, whole: (column + y).abs() * 2,
+    "a residual": lambda y, row, column, whole: (whole - 0.5 * y).clamp(max=1),
+    "nothing added": lambda y, row, column, whole: y.square() + 1,
+    "a branch for each element": lambda y, row, column, whole: (y + row).tanh(),
+    "factors": lambda y, row, column, whole: y * row,
+    "two operands": lambda y, row, column, whole: (y + row).relu() + whole,
+    "itself again": lambda y, row, column, whole: (y + row) * y,
+    "turned": lambda y, row, column, whole: (y.mT + whole.mT).neg(),
+}
+ENDED = ["a bias", "a column", "a residual", "nothing added"]  # by one kernel, whatever the device
+SIZES = [(33, 20, 17), (1, 5, 1), (6, 0, 3), (0, 4, 5), (7, 6, 3), (64, 64, 64)]  # with 7 rows two matrices
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_products_end_in_what_follows_them(ending, dtype):
+    """In one launch where one operand is added at most; with the numbers of eager calls, however operands lie."""
+    for m, k, n in SIZES:
+        stack = () if m != 7 else (2,)
+        x, w = there(*stack, m, k, dtype=dtype), there(n, k, seed=1, dtype=dtype).mT
+        others = (
+            there(n, seed=2, dtype=dtype),
+            there(m, 1, seed=3, dtype=dtype),
+            there(m, 2 * n, seed=4, dtype=dtype)[:, :n],
+        )
+        function = lambda x, w, *others: ENDINGS[ending](x @ w, *others)
+        compiled = check(function, x, w, *others, exact=False)
+        if (
+            ending in ENDED
+            and dtype != torch.float16
+            and k * m * n > 5
+            and not (stack and ending in ("a column", "a residual"))
+        ):
+            assert [s.split(":")[0] for s in steps(compiled)] == ["product"], steps(compiled)
+            assert len(launches(compiled, x, w, *others)) == 1
+        check(function, x.mT.contiguous().mT, w.contiguous(), *others, exact=False)
+
+
+def test_scaled_products_that_end():
+    function = lambda a, x, w: torch.addmm(a, x, w, beta=0.5, alpha=-2).relu()
+    a, x, w = there(9, 7), there(9, 4, seed=1), there(4, 7, seed=2)
+    a[0, 0] = torch.nan
+    assert steps(check(function, a, x, w, exact=False)) == ["product: addmm relu"]
+    ignored = lambda a, x, w: torch.addmm(a, x, w, beta=0).relu()
+    assert steps(check(ignored, a, x, w)) == ["product: addmm relu"]
+    assert not ignored(a, x, w).isnan().any()
+
+
+def test_gradients_through_products_that_end():
+    net = torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.ReLU(), torch.nn.Linear(9, 2)).to(DEVICE)
+    x, results = there(5, 6), []
+    for run in (net, torch.compile(net)):
+        for _ in range(2):
+            net.zero_grad()
+            run(x).square().sum().backward()
+        results.append([p.grad.cpu() for p in net.parameters()])
+    torch.testing.assert_close(*results)
 
 
 def test_nothing_goes_by_the_host():

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 
 from ...codegen import functions as fn
+from ...codegen.expr import Expr
 from ...core.base.callbacks import set_callback
 from ...core.base.tensor import TensorBase
 from ...core.loops.launch import run_blocks
@@ -55,9 +56,15 @@ def _as_matrices(t: TensorBase, form: int) -> TensorBase:
 
 
 def _product(
-    out: TensorBase, a: TensorBase, b: TensorBase, alpha, addend: TensorBase | None = None, beta=0
+    out: TensorBase,
+    a: TensorBase,
+    b: TensorBase,
+    alpha,
+    addend: TensorBase | None = None,
+    beta=0,
+    after: Expr | None = None,
 ) -> bool:
-    """out = alpha * a @ b + beta * addend in one kernel, for stacks of one shape; whether there is a kernel for them."""
+    """out = after(alpha * a @ b + beta * addend) in one kernel, for stacks of one shape; whether there is a kernel for them."""
     *stack, m, n = out.shape
     tensors: tuple[TensorBase, ...] = (out, a, b) if addend is None or addend is out else (out, a, b, addend)
     steps = [one_step(stack, t.stride()) for t in tensors]
@@ -67,7 +74,9 @@ def _product(
 
     adds = addend is not None and beta != 0
     apart = "" if len(tensors) == 3 or not adds else "row" if tensors[3].stride(-1) == 0 else "matrix"
-    kernel = products.Product(a.dtype.name, a.stride(-1) != 1, b.stride(-1) != 1, adds, addend=apart)
+    kernel = products.Product(
+        a.dtype.name, a.stride(-1) != 1, b.stride(-1) != 1, adds, addend=apart, after=after
+    )
     tensors = tensors[: len(kernel.tensors)]
     strides = (number for step, t in zip(steps, tensors) for number in (step, *t.stride()[-2:]))
     number = float if a.dtype.is_floating_point else int
@@ -126,6 +135,18 @@ def multiply(
         if alpha != 1:
             result = result * alpha
         whole.copy_(result if old is None else result + old * beta)
+
+
+def multiply_ended(
+    out: TensorBase, a: TensorBase, b: TensorBase, alpha, addend: TensorBase | None, beta, after: Expr
+) -> None:
+    """out = after(alpha * a @ b + beta * addend), of real numbers; stacks and the addend are broadcast."""
+    with unrecorded():
+        stack = out.shape[:-2]
+        a, b = a.expand(*stack, *a.shape[-2:]), b.expand(*stack, *b.shape[-2:])
+        addend = None if addend is None else addend.expand(out.shape)
+        if not _product(out, a, b, alpha, addend, beta, after):
+            _product(out, a.contiguous(), b.contiguous(), alpha, addend and addend.contiguous(), beta, after)
 
 
 # --- one index a line ------------------------------
@@ -370,6 +391,7 @@ def nonzero(mask: TensorBase, by_element: bool) -> TensorBase:
 for _name, _function in (
     ("device.nonzero", nonzero),
     ("device.multiply", multiply),
+    ("device.multiply_ended", multiply_ended),
     ("device.gather", gather),
     ("device.write_along", write_at),
     ("device.add_strided", add_strided),

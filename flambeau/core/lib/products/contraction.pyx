@@ -8,7 +8,7 @@ serves, to any order.
 How products are computed, and computing them, is `matrices.pyx`'s.
 """
 from libc.stdlib cimport malloc, free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from .blas cimport INTERRUPTED, OK
 from .matrices cimport (
@@ -172,6 +172,13 @@ def add_ways(str type) -> None:
     with the row at that address (0: none), False where that is not possible.
     """
     with_ways.add(type)
+
+
+def has_library(Device device not None) -> bool:
+    """Whether a device computes products by a library of its own, which it then opens."""
+    cdef DeviceProduct wanted
+    memset(&wanted, 0, sizeof(DeviceProduct))
+    return device.product(&wanted)
 
 
 cdef int by_kernel(TensorBase c, int form, TensorBase a, int a_form, TensorBase b, int b_form, const Scale* alpha, TensorBase addend,
