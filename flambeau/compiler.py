@@ -120,7 +120,9 @@ def lookup_backend(compiler_fn: Any) -> Callable[..., Any]:
     if callable(compiler_fn):
         return compiler_fn
     if compiler_fn not in _registered:
-        raise ValueError(f"lookup_backend(): no function is registered as {compiler_fn!r}")
+        from .graph.errors import InvalidBackend
+
+        raise InvalidBackend(f"lookup_backend(): no function is registered as {compiler_fn!r}")
     return _registered[compiler_fn]
 
 
@@ -150,7 +152,9 @@ def get_default_backend() -> Any:
 def _check_backend(who: str, backend: Any) -> None:
     known = (*_OWN, *_AS_PYTHON, *_registered)
     if not callable(backend) and backend not in known:
-        raise ValueError(
+        from .graph.errors import InvalidBackend
+
+        raise InvalidBackend(
             f"{who}(): Invalid backend: {backend!r}, wanted one of {', '.join(known)}{hint(str(backend), known)}"
         )
 
@@ -501,8 +505,8 @@ def compile(
     (`dynamic=False`) never.
 
     Without `model`, a decorator. With `disable`, or TORCH_COMPILE_DISABLE=1 in the environment, what was given. RuntimeError for an unknown
-    `mode` or option, for both `mode` and `options`, and for what is neither a function nor a module; ValueError for an unknown name of
-    a backend; BackendCompilerFailed at the first call where a backend raises.
+    `mode` or option, for both `mode` and `options`, and for what is neither a function nor a module; InvalidBackend, a ValueError, for an
+    unknown name of a backend; BackendCompilerFailed at the first call where a backend raises.
 
     >>> import flambeau as torch
     >>> @torch.compile

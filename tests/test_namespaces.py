@@ -184,6 +184,38 @@ def test_a_module_compiled_in_its_place():
         net.compile(fast=True)
 
 
+def test_settings_for_a_block():
+    config = torch._dynamo.config
+    for patched in (
+        config.patch("recompile_limit", 1),
+        config.patch({"recompile_limit": 1}),
+        config.patch(recompile_limit=1, fail_on_recompile_limit_hit=True),
+    ):
+        with patched:
+            assert config.recompile_limit == 1
+            f = torch.compile(lambda x, s: x + len(s), fullgraph=True)
+            f(torch.ones(1), "a")
+            with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit):
+                f(torch.ones(1), "ab")
+        assert config.recompile_limit == 64
+
+    @config.patch(error_on_recompile=True)
+    def again():
+        f = torch.compile(lambda x, s: x + len(s))
+        f(torch.ones(1), "a")
+        f(torch.ones(1), "ab")
+
+    for _ in range(2):
+        with pytest.raises(torch._dynamo.exc.RecompileError):
+            again()
+    with pytest.raises(ZeroDivisionError), config.patch(error_on_recompile=True):
+        raise ZeroDivisionError
+    assert config.error_on_recompile is False
+    for wrong in ({"no_such_setting": 1}, {"patch": 1}):
+        with pytest.raises(AttributeError, match="there is no setting"), config.patch(wrong):
+            pass
+
+
 def test_compile_refuses_as_pytorch_does():
     f = len
     assert torch.compile(f, disable=True) is f
@@ -192,6 +224,8 @@ def test_compile_refuses_as_pytorch_does():
     with pytest.raises(RuntimeError, match="Either mode or options"):
         torch.compile(f, mode="default", options={})
     with pytest.raises(ValueError, match="Invalid backend: 'xyz'"):
+        torch.compile(f, backend="xyz")
+    with pytest.raises(torch._dynamo.exc.InvalidBackend):
         torch.compile(f, backend="xyz")
     with pytest.raises(RuntimeError, match="expected a function or a Module"):
         torch.compile(3, backend="eager")

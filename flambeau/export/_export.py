@@ -28,7 +28,7 @@ from ..utils._pytree import (
 from ._numbers import call_of
 from ._record import Recorder
 from ._shadows import Traced, like, value_of
-from .dynamic_shapes import Place, check, combined, declare, places, ranges, settle
+from .dynamic_shapes import Place, ShapesCollection, check, combined, declare, places, ranges, settle
 from .errors import UserError
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from .graph_signature import (
@@ -54,7 +54,7 @@ def export(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] | None = None,
     *,
-    dynamic_shapes: Mapping[str, Any] | tuple[Any, ...] | list[Any] | None = None,
+    dynamic_shapes: Mapping[str, Any] | tuple[Any, ...] | list[Any] | ShapesCollection | None = None,
     strict: bool = False,
     preserve_module_call_signature: tuple[str, ...] = (),
     prefer_deferred_runtime_asserts_over_guards: bool = False,
@@ -139,6 +139,8 @@ class _Call:
         except TypeError as error:
             raise UserError(f"export(): the module does not take these arguments: {error}") from None
         self.kwargs = {name: kwargs[name] for name in kwargs}
+        if isinstance(dynamic_shapes, ShapesCollection):
+            dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
         self.leaves = self._in_order(places(arguments, dynamic_shapes), arguments)
         self.preserved = preserved
         self.flat, self.in_spec = tree_flatten((args, self.kwargs))

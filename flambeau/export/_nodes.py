@@ -50,6 +50,7 @@ class Nodes:
         self.submodules: dict[str, Any] = {}  # graphs of branches
         self.branches = 0
         self.began_with_grad = is_grad_enabled()
+        self.without_history: set[Node] = set()  # what no gradient flows through, such as buffers
         self.decompositions: Mapping[Any, Callable[..., Any]] = {}  # what runs in the place of overloads
         self.whole = self.graph  # that of the program, while `graph` may be that of a branch
         self.captured: dict[Node, Node] | None = (
@@ -128,6 +129,8 @@ class Nodes:
         self.suspended -= 1
         self._describe(result)
         self.lifted.append(Lifted(kind, name, t, node))
+        if kind != "parameter" and not t.requires_grad:
+            self.without_history.add(node)
         self.enter(t, result)
         return result
 

@@ -97,7 +97,11 @@ def _written_back(
         if spec.kind in WRITTEN:
             of_input = spec.kind is OutputKind.USER_INPUT_MUTATION
             place = (inputs if of_input else attributes)[str(spec.target)]
-            after[value] = graph.call_method("copy_", (place, value))
+            if spec.kind is OutputKind.PARAMETER_MUTATION:  # written within `no_grad`, as a leaf has to be
+                graph.call_method("copy_", (graph.call_method("detach", (place,)), value))
+                after[value] = place
+            else:
+                after[value] = graph.call_method("copy_", (place, value))
         elif spec.kind is not OutputKind.TOKEN:
             given.append(value)
     return tuple(after.get(v, v) if isinstance(v, Node) else v for v in given)

@@ -16,7 +16,7 @@ from ..autograd.grad_mode import no_grad
 from ..core.base.tensor import TensorBase
 from ..core.call.operation import Op
 from ..core.tape import is_grad_enabled
-from ..fx.node import Node
+from ..fx.node import Node, map_arg
 from ..library._targets import own_target, target
 from ..overrides import TorchFunctionMode
 from ._lines import user_line
@@ -107,11 +107,16 @@ class Worlds(Numbers):
             function, tuple(map(self.reference, args)), {k: self.reference(v) for k, v in kwargs.items()}
         )
         shadows, opaque = self._in_worlds(node, run, run_args, run_kwargs, result)
+        detached = self.began_with_grad and not is_grad_enabled()
+        if detached and not any(map(self._may_have_history, tensors_of((run_args, run_kwargs)))):
+            detached = False
+            self.without_history.add(node)
+        elif detached and self.has_effect(node):  # what is written to keeps the history that it has
+            with self.graph.inserting_before(node):
+                node.args, node.kwargs = map_arg((node.args, node.kwargs), self._detached)
         if item is not None:
             node = self._item_node(node, item)
         more = self._prober(run, run_args, run_kwargs)
-        detached = self.began_with_grad and not is_grad_enabled()
-        detached = detached and any(t.requires_grad for t in tensors_of((run_args, run_kwargs)))
         self.suspended += 1  # shapes are plain numbers here
         try:
             self._name(
@@ -121,8 +126,26 @@ class Worlds(Numbers):
             self.suspended -= 1
         return result
 
+    def _detached(self, node: Node) -> Node:
+        """A value without its history, in the same memory."""
+        if node in self.without_history:
+            return node
+        made = self.node(target("aten", "detach"), (node,), {})
+        made.meta["val"] = node.meta.get("val")
+        return made
+
+    def _may_have_history(self, t: Any) -> bool:
+        """Whether a gradient may flow through a tensor when the program runs, where inputs may require one that do not now."""
+        if not (t.is_floating_point() or t.is_complex()):
+            return False
+        found = self.known.get(id(t))
+        return found is None or found[1].node not in self.without_history
+
     def _item_node(self, node: Node, k: int) -> Node:
-        return self.node(operator.getitem, (node, k), {})
+        made = self.node(operator.getitem, (node, k), {})
+        if node in self.without_history:
+            self.without_history.add(made)
+        return made
 
     def _name(
         self,
@@ -140,9 +163,13 @@ class Worlds(Numbers):
             value = self._described(result, shadows, sizes, more, path, opaque)
             found = Traced(node, value, tuple(shadows))
             self._describe(found)
-            if detached and id(result) not in self.known:
-                found = found._replace(node=self.node(target("aten", "detach"), (node,), {}))
-                self._describe(found)
+            if detached and id(result) in self.known:
+                return  # itself, with its history
+            if detached and (result.is_floating_point() or result.is_complex()):
+                if node.target is not target("aten", "detach"):
+                    found = found._replace(node=self.node(target("aten", "detach"), (node,), {}))
+                    self._describe(found)
+                self.without_history.add(found.node)
             self.enter(result, found)
         elif isinstance(result, (tuple, list)) and any(isinstance(x, TensorBase) for x in leaves_of(result)):
             known: list[Any] = []

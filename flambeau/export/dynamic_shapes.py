@@ -256,10 +256,6 @@ class Place(NamedTuple):
 
 def places(arguments: Mapping[str, Any], said: Any) -> list[Place]:
     """The leaves of the arguments in order, with what `dynamic_shapes` says of each; UserError where the two do not fit."""
-    if isinstance(said, ShapesCollection):
-        raise UserError(
-            "export(): give dynamic_shapes=shapes.dynamic_shapes(module, args) for a ShapesCollection"
-        )
     by_name: dict[str, Any]
     if said is None or len(said) == 0:
         by_name = dict.fromkeys(arguments)

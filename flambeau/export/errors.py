@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from ..core.base import display
+from ..graph.errors import UserError
 
 __all__ = ["ConstraintViolationError", "GuardOnDataDependentSymNode", "UserError"]
-
-
-class UserError(RuntimeError):
-    """A program, or what is said of its sizes, that cannot be exported: PyTorch's `torch._dynamo.exc.UserError`.
-
-    >>> from flambeau.export.errors import UserError
-    >>> issubclass(UserError, RuntimeError)
-    True
-    """
 
 
 class ConstraintViolationError(UserError):

@@ -120,6 +120,9 @@ def _with_tied_names(own: dict[str, Any], given: dict[str, Any]) -> dict[str, An
     return wanted
 
 
+vars(_with_tied_names)["_captured_as_it_is"] = True
+
+
 def _check_all_names(module: Any, own: dict[str, Any], given: dict[str, Any]) -> None:
     problems = [
         f"{what} key(s): {', '.join(map(repr, names))}."

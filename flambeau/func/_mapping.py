@@ -101,18 +101,35 @@ def _first(x: TensorBase, dim: int) -> TensorBase:
     return x if dim == 0 else x.movedim(dim, 0)
 
 
+def _level(size: int, randomness: str) -> Level:
+    return Level(size, randomness)
+
+
+def _begin(level: Level) -> None:
+    push_mode(Running(level, RANDOM, drawn), True)
+
+
+def _end(level: Level) -> None:
+    pop_mode(True)
+    level.open = False
+
+
+def _mapped(level: Level, x: TensorBase, dim: int) -> TensorBase:
+    """An argument as one of slices."""
+    return level.tensor(_first(x, dim))
+
+
 def _once(
     func: Callable, size: int, dims: list, flat: list, spec: Any, out_dims: Any, randomness: str, kwargs: dict
 ) -> Any:
     """All slices at once."""
-    level = Level(size, randomness)
-    given = [x if dim is None else level.tensor(_first(x, dim)) for x, dim in zip(flat, dims)]
-    push_mode(Running(level, RANDOM, drawn), True)
+    level = _level(size, randomness)
+    given = [x if dim is None else _mapped(level, x, dim) for x, dim in zip(flat, dims)]
+    _begin(level)
     try:
         result = func(*pytree.tree_unflatten(given, spec), **kwargs)
     finally:
-        pop_mode(True)
-        level.open = False
+        _end(level)
     return _unwrapped(func, level, result, out_dims)
 
 
@@ -136,7 +153,7 @@ def _unwrapped(func: Any, level: Level, result: Any, out_dims: Any) -> Any:
 
 def _result(func: Any, level: Level, x: Any, dim: int | None) -> Any:
     if dim is None:
-        if level.inside(x) is not None:
+        if _is_mapped(level, x):
             raise ValueError(
                 f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim is None"
             )
@@ -146,7 +163,7 @@ def _result(func: Any, level: Level, x: Any, dim: int | None) -> Any:
             f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(x)}. Did you mean to set out_dims= "
             "to None for output?"
         )
-    elements = level.broadcast(x)
+    elements = _of_all(level, x)
     rank = elements.ndim
     if not -rank <= dim < rank:
         raise IndexError(
@@ -184,6 +201,18 @@ def _in_chunks(
         for column, dim in zip(zip(*columns), places or [])
     ]
     return pytree.tree_unflatten(joined, structure)
+
+
+def _is_mapped(level: Level, x: Any) -> bool:
+    return level.inside(x) is not None
+
+
+def _of_all(level: Level, x: TensorBase) -> TensorBase:
+    return level.broadcast(x)
+
+
+for _function in (_level, _begin, _end, _mapped, _is_mapped, _of_all):
+    vars(_function)["_captured_as_it_is"] = True
 
 
 def _random_state() -> Any:

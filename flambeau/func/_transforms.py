@@ -125,6 +125,15 @@ def _released(x: Any, keep: bool) -> Any:
     return forward_ad.renewed(x, lambda primal: primal.detach(), lambda tangent: _released(tangent, False))
 
 
+def _needed_outside(given: list, inputs: list, outputs: list) -> bool:
+    """Whether outputs have a history beyond the transform."""
+    return any(x.requires_grad for x in given) or depends_beyond(_on_tape(outputs), _on_tape(inputs))
+
+
+for _function in (_tracked, _released, _needed_outside):
+    vars(_function)["_captured_as_it_is"] = True
+
+
 class _Pass:
     """One call of a function for reverse mode: its outputs, and gradients of them."""
 
@@ -143,9 +152,7 @@ class _Pass:
                 )
             self.result, self.aux = self.result
         self.outputs = _tensors(self.result, who, "the output of the function")
-        self.keep = any(x.requires_grad for x in given) or depends_beyond(
-            _on_tape(self.outputs), _on_tape(self.inputs)
-        )
+        self.keep = _needed_outside(given, self.inputs, self.outputs)
 
     def gradients(self, seeds: list[Any], again: bool, only: int | None = None) -> list[TensorBase]:
         """Of the outputs (or of one of them) weighted by `seeds`; zeros for inputs that they do not depend on."""

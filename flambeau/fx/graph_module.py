@@ -163,7 +163,7 @@ class GraphModule(Module):
     >>> import flambeau as torch
     >>> module = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.ReLU()))
     >>> print(module.code.strip())
-    def forward(self, input) -> flambeau.Tensor:
+    def forward(self, input):
         input_1 = input
         _0 = getattr(self, "0")(input_1);  input_1 = None
         return _0

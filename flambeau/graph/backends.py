@@ -15,7 +15,9 @@ from ..core.base.display import NAME
 from ..core.base.tensor import TensorBase
 from ..core.call.casting import is_cache_enabled, set_cache_enabled
 from ..core.call.module import call_itself
+from ..core.tape.functions import FunctionNode
 from ..fx import GraphModule
+from ..fx.node import map_arg
 from ..nn import Module
 from . import config
 from .compiled import Compiled, Entry
@@ -25,6 +27,7 @@ from .entries import Launch, Unplanned, entry_of, graph_of_capture, log, planned
 from .errors import BackendCompilerFailed, FailOnRecompileLimitHit, RecompileError, Unsupported
 from .guards import Guards
 from .options import DEFAULT, Options
+from .record import Place
 from .region import Spent, history, node_of
 from .sources import Arguments, Capture, Equals, Item, Keywords, Length, Made, Refusal, Source
 
@@ -144,11 +147,15 @@ class Backend:
             )
             return Entry(Guards(capture.guards), None, None, why=Refusal(f"{type(error).__name__}: {error}"))
         if entry.why is not None:
-            if self.fullgraph or getattr(stance, "whole", False):
+            whole = self.fullgraph or getattr(stance, "whole", False)
+            if whole and entry.why.derivative:
+                log.warning("%s: captured whole, but runs as Python says: %s", name, entry.why)
+            elif whole:
                 raise Unsupported(
                     f"{NAME}.compile(fullgraph=True): {name} is not captured whole: {entry.why}"
                 )
-            log.info("%s: not captured whole: %s", name, entry.why)
+            else:
+                log.info("%s: not captured whole: %s", name, entry.why)
         elif reasons:
             log.info("%s: captured anew: %s", name, reasons[0][1])
         else:
@@ -183,16 +190,20 @@ class Backend:
             log.info("not replayed as a graph of the device: forward and backward are two plans")
         result = region_of(capture.recording, inputs, made, capture.numbers, self.own)
         if isinstance(result, Refusal):
-            raise Unplanned(str(result))
+            raise Unplanned(str(result), result.derivative)
         return result
 
     def _foreign(self, capture: Capture, made: list[TensorBase]) -> Launch:
         """What a backend that is a function makes of the graph."""
         assert self.run is not None
+        why = _derivative_in_python(capture, made)
+        if why is not None:
+            raise Unplanned(why, derivative=True)
         graph = graph_of_capture(capture, made)
         if not _same_tape(graph, capture, made):
             raise Unplanned(
-                "parts of it are off the tape, which the graph that a backend is given does not tell"
+                "parts of it are off the tape, which the graph that a backend is given does not tell",
+                derivative=True,
             )
         try:
             launch = self.run(graph, [t for _, t in capture.inputs], **self.options)
@@ -232,25 +243,55 @@ class _Arguments(frozenset[Source]):
         return direct or super().__contains__(source)
 
 
-def _same_tape(graph: GraphModule, capture: Capture, made: list[TensorBase]) -> bool:
-    """Whether the graph's calls would be on the tape just where those of the captured call were: each has one node there.
+def _derivative_in_python(capture: Capture, made: list[TensorBase]) -> str | None:
+    """Which part of the derivative of the results is a function in Python, of which a graph holds the calls alone; None where none is."""
+    seen: set[Any] = {t.grad_fn for _, t in capture.inputs}
+    todo = [t.grad_fn for t in made]
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, FunctionNode):
+            return f"the derivative of {node.name()} is Python's"
+        todo.extend(other for other, _ in node.next_functions)
+    return None
 
-    Under `no_grad` fewer were; calls in place may have others.
+
+def _same_tape(graph: GraphModule, capture: Capture, made: list[TensorBase]) -> bool:
+    """Whether the graph's calls would be on the tape just where those of the captured call were: each has one node there, with as many
+    edges to others, and gradients go to inputs alone.
+
+    Under `no_grad` fewer nodes were, and fewer edges to what was detached; calls in place may have others.
     """
+    from .program import draws
+
+    inputs = [t for _, t in capture.inputs]
     recorded: set[Any] = set()
-    before = {t.grad_fn for _, t in capture.inputs}
+    edges = 0
+    before = {t.grad_fn for t in inputs}
     todo = [t.grad_fn for t in made if t.grad_fn is not None]
     while todo:
         node = todo.pop()
-        if node in before:  # of what was on the tape before the call
+        if node in before or node in recorded:  # of what was on the tape before the call
             continue
-        if node not in recorded and node.next_functions:  # what has none gathers a gradient
+        if node.next_functions:
             recorded.add(node)
-            todo.extend(other for other, _ in node.next_functions if other is not None)
-    given = dict(zip((n for n in graph.graph.nodes if n.op == "placeholder"), (t for _, t in capture.inputs)))
+            others = [other for other, _ in node.next_functions if other is not None]
+            edges += len(others)
+            todo.extend(others)
+        elif all(getattr(node, "variable", None) is not t for t in inputs):
+            return False
+    given = dict(zip((n for n in graph.graph.nodes if n.op == "placeholder"), inputs))
     on_tape: set[Any] = {n for n, t in given.items() if t.requires_grad}
     for n in graph.graph.nodes:
-        if n.op == "call_function" and any(m in on_tape for m in n.all_input_nodes):
+        at = n.meta.get("places")
+        off = isinstance(at, Place) and not (at.dtype.is_floating_point or at.dtype.is_complex)
+        if (
+            n.op == "call_function"
+            and not (off or draws(n.target))
+            and any(m in on_tape for m in n.all_input_nodes)
+        ):
             on_tape.add(n)
     (results,) = graph.graph.output_node().args
     wanted: set[Any] = set()
@@ -261,7 +302,10 @@ def _same_tape(graph: GraphModule, capture: Capture, made: list[TensorBase]) -> 
             wanted.add(n)
             todo.extend(n.all_input_nodes)
     calls = [n for n in wanted if n.op == "call_function" and n.target is not operator.getitem]
-    return len(calls) == len(recorded)
+    read: list[Any] = []
+    for n in calls:
+        map_arg((n.args, n.kwargs), read.append)
+    return len(calls) == len(recorded) and sum(m in on_tape for m in read) == edges
 
 
 class _Foreign:

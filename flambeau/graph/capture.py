@@ -257,6 +257,8 @@ class _Captures(Policy):
         return TensorLike(source, value, len(self.inputs) - 1)
 
     def is_native(self, value: Any) -> bool:
+        if type(value) is types.FunctionType and "_captured_as_it_is" in vars(value):
+            return True  # by its own account: it reads its arguments alone
         return isinstance(value, Op) or value in NATIVE if isinstance(value, HASHED) else False
 
     def is_native_object(self, value: Any) -> bool:
@@ -471,6 +473,7 @@ class _Outputs:
         if (
             isinstance(value, NATIVE_OBJECTS)
             and not isinstance(value, TensorBase)
+            or type(value) is range
             or self.reads.constant(value)
         ):
             return value

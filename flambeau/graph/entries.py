@@ -25,7 +25,11 @@ Launch = Callable[..., tuple[TensorBase, ...]]
 
 
 class Unplanned(Exception):
-    """A capture that is right, and of which no launch is made, with the reason."""
+    """A capture that is right, and of which no launch is made, with the reason; `derivative` as of `Refusal`."""
+
+    def __init__(self, why: str, derivative: bool = False) -> None:
+        super().__init__(why)
+        self.derivative = derivative
 
 
 def entry_of(capture: Capture, launch_of: Callable[[Capture, list[TensorBase]], Launch]) -> Entry:
@@ -43,7 +47,7 @@ def entry_of(capture: Capture, launch_of: Callable[[Capture, list[TensorBase]], 
         looks = tuple((result.build(look.tensor), look.value, look.refusal) for look in capture.looks)
         launch = launch_of(capture, result.made)
     except Unplanned as error:
-        return Entry(guards, None, None, why=Refusal(str(error)))
+        return Entry(guards, None, None, why=Refusal(str(error), derivative=error.derivative))
     early = () if looks else result.early(launch)  # a call that may be made again finds everything as it was
     return Entry(guards, launch, build, writes=writes, early=early, looks=looks)
 

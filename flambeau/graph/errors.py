@@ -22,6 +22,19 @@ class Unsupported(TorchDynamoException):
         self.msg = msg
 
 
+class InvalidBackend(TorchDynamoException, ValueError):
+    """The name of a backend that there is not."""
+
+
+class UserError(TorchDynamoException):
+    """A program, or what is said of its sizes, that cannot be exported: PyTorch's `torch._dynamo.exc.UserError`.
+
+    >>> from flambeau.export.errors import UserError
+    >>> issubclass(UserError, RuntimeError)
+    True
+    """
+
+
 class RecompileError(TorchDynamoException):
     """A call that would have been captured anew where that is an error."""
 

@@ -61,7 +61,10 @@ def region_of(
     A `Refusal` says why no region can be made: Python has a part in the derivative, results overlap, …
     """
     wanted = [k for k, t in enumerate(inputs) if t.requires_grad]
-    why = obstacle(outputs, inputs) or _unlike_eager(recording, inputs, outputs)
+    why = obstacle(outputs, inputs)
+    if why is not None:
+        return Refusal(why, derivative=True)
+    why = _unlike_eager(recording, inputs, outputs)
     if why is not None:
         return Refusal(why)
     differentiable = [k for k, t in enumerate(outputs) if t.requires_grad and not _is_among(t, inputs)]

@@ -206,11 +206,12 @@ class NumberLike(Guard):
 
 @dataclass
 class Refusal:
-    """Why a function was not captured whole, and where."""
+    """Why a function was not captured whole, and where; `derivative`: it was, but Python has a part in its derivative."""
 
     why: str
     filename: str = ""
     line: int = 0
+    derivative: bool = False
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.line}: {self.why}" if self.line else self.why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from ._interpreter import Program
 from ._modules import RecursiveScriptModule, ScriptFunction
 from ._objects import ScriptClass
 from ._text import is_plain_name, quoted
-from ._trace import Tracer
+from ._trace import Tracer, TracerWarning
 
 _NOT_TRACEABLE = "Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced"
 
@@ -197,13 +198,16 @@ class Call:
             _take(tracer, value, name)
         with tracer:
             found = self.function(*inputs, **named)
-        if strict and _has_containers(found):
-            raise RuntimeError(
-                "Encountering a dict or a list at the output of the tracer might cause the trace to be incorrect, this is only valid if "
+        if strict and (container := _container(found)):
+            told = (
+                f"Encountering a {container} at the output of the tracer might cause the trace to be incorrect, this is only valid if "
                 "the container structure does not change based on the module's inputs. Consider using a constant container instead "
                 "(e.g. for `list`, use a `tuple` instead. for `dict`, use a `NamedTuple` instead). If you absolutely need this and know "
                 "the side effects, pass strict=False to trace() to allow this behavior."
             )
+            if container == "dict":
+                raise RuntimeError(told)
+            warnings.warn(told, TracerWarning, stacklevel=2)
         result = type_of(found, "the output")
         tracer.uses = set()
         given = _give(tracer, found)
@@ -215,8 +219,15 @@ class Call:
         return f"  def {self.name}({head}) -> {result}:\n{body}\n"
 
 
-def _has_containers(x: Any) -> bool:
-    return isinstance(x, (list, dict)) or (isinstance(x, tuple) and any(map(_has_containers, x)))
+def _container(x: Any) -> str | None:
+    """The kind of a container of another length at another call: "dict" before "list"."""
+    if isinstance(x, dict):
+        return "dict"
+    if not isinstance(x, (tuple, list)):
+        return None
+    found = {"list"} if isinstance(x, list) else set()
+    found.update(filter(None, map(_container, x)))
+    return min(found, default=None)
 
 
 def _parameter_names(function: Any, count: int, named: dict[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import io
 import operator
 
 import pytest
@@ -228,6 +229,89 @@ def test_gradients_come_as_from_the_module():
     agree(x.grad, y.grad)
     for p, q in zip(made.parameters(), other.parameters()):
         agree(p.grad, q.grad)
+
+
+def _switched(x, w):
+    flambeau.set_grad_enabled(False)
+    y = x * w
+    flambeau.set_grad_enabled(True)
+    return y * x
+
+
+@flambeau.no_grad()
+def _decorated(x, w):
+    return (x.exp() * w).sum(0)
+
+
+def _written_within(x, w):
+    y = x * w
+    with flambeau.no_grad():
+        y.mul_(x).view(-1)[:2] += w[0]
+    return y * 2
+
+
+def _in_block(function):
+    def inner(x, w):
+        with flambeau.no_grad():
+            y = function(x, w)
+        return y * x + w if isinstance(y, flambeau.Tensor) else y
+
+    return inner
+
+
+def _enabled_within(x, w):
+    with flambeau.no_grad():
+        with flambeau.enable_grad():
+            y = x * w
+        z = y + x
+    return y + z
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _switched,
+        lambda x, w: _decorated(x, w) + x,
+        _enabled_within,
+        _written_within,
+        lambda x, w: flambeau.no_grad()(w.mul_)(2.0) * x,
+        _in_block(lambda x, w: x * 2),
+        _in_block(lambda x, w: x.view(-1)[:3] + w),
+        _in_block(lambda x, w: flambeau.ones(3) * w),
+        _in_block(lambda x, w: x.max(0).values),
+        _in_block(lambda x, w: x.clone().mul_(w)),
+        _in_block(lambda x, w: (x.detach() * w.detach()).sum()),
+        _in_block(lambda x, w: (x > 0).sum()),
+        lambda x, w: x.split(1)[0] * flambeau.no_grad()(lambda: x.split(1)[1] * w)(),
+    ],
+)
+@pytest.mark.parametrize("required", [False, True])
+def test_nothing_flows_through_what_is_computed_without_gradients(function, required):
+    made = module(lambda m, x: function(x, m.w), w=nn.Parameter(flambeau.tensor([1.0, 2.0, 3.0])))
+    program = export(made, (flambeau.randn(2, 3, requires_grad=required),))
+    file = io.BytesIO()
+    flambeau.export.save(program, file)
+    file.seek(0)
+    start = flambeau.randn(2, 3)
+    wanted = None
+    for run in (
+        made,
+        program.module(),
+        program.run_decompositions().module(),
+        flambeau.export.load(file).module(),
+    ):
+        x, w = start.clone().requires_grad_(), dict(run.named_parameters())["w"]
+        w.grad, w.data = None, flambeau.tensor([1.0, 2.0, 3.0])
+        result = run(x)
+        if result.requires_grad:
+            result.square().sum().backward()
+        found = result.requires_grad, *((g is not None, g) for g in (x.grad, w.grad))
+        if wanted is None:
+            wanted = found
+        assert found[0] == wanted[0]
+        for (there, g), (expected, e) in zip(found[1:], wanted[1:]):
+            assert there == expected
+            agree(g, e) if there else None
 
 
 def test_arguments_of_all_structures():

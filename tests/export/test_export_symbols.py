@@ -269,8 +269,9 @@ def test_collections_of_shapes_and_structures():
     shapes[x] = {0: Dim("n")}
     said = shapes.dynamic_shapes(made, args)
     assert said == {"d": {"x": {0: shapes[x][0]}}, "ys": [None, None]}
-    run = export(made, args, dynamic_shapes=said).module()
-    same(run({"x": flambeau.ones(7, 2)}, [flambeau.ones(2)] * 2), flambeau.full((2,), 9.0))
+    for given in (said, shapes):
+        run = export(made, args, dynamic_shapes=given).module()
+        same(run({"x": flambeau.ones(7, 2)}, [flambeau.ones(2)] * 2), flambeau.full((2,), 9.0))
 
 
 def test_integers_as_arguments():

@@ -126,6 +126,7 @@ class Inside(fx.Tracer):
 
 def test_subclasses_say_what_stays_whole():
     net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Dropout(0.1))
+    assert fx.symbolic_trace(net).code.strip().startswith("def forward(self, input):\n")
     graph = Inside().trace(net)
     assert [n.target for n in graph.nodes if n.op == "call_function"] == [F.linear, F.relu, F.dropout]
     x = torch.randn(3, 2)

@@ -10,6 +10,15 @@ from flambeau import compiler
 exc = torch._dynamo.exc
 
 
+class Calling(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
 def keeping(seen):
     def backend(graph, inputs):
         seen.append((graph, inputs))
@@ -50,6 +59,99 @@ def test_what_is_off_the_tape_stays_there():
             x = torch.randn(3, 2)
             (a,), (b,) = torch.autograd.grad(g(x), w), torch.autograd.grad(f(x), w)
             torch.testing.assert_close(a, b)
+
+
+class Steeper(torch.autograd.Function):
+    """Its derivative is not that of the operations it calls."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * x * ctx.factor, None
+
+
+def steep(x):
+    return Steeper.apply(x.sin(), 7.0) + x
+
+
+def hooked(x):
+    y = x * 2
+    if y.requires_grad:
+        y.register_hook(lambda g: g * 3)
+    return y.exp()
+
+
+def straight_through(x):
+    y = x.exp()
+    return y.detach() * x + y + (x.round() - x).detach()
+
+
+def anew(x):
+    return x.detach().requires_grad_() * 2
+
+
+def of_no_input(x):
+    w = torch.ones(3).requires_grad_()
+    return Steeper.apply(x * w, 5.0)
+
+
+@pytest.mark.parametrize("function", [steep, hooked, straight_through, anew, of_no_input])
+@pytest.mark.parametrize("make", [lambda: "inductor", lambda: "aot_eager", lambda: keeping([])])
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_derivatives_are_those_of_the_program(function, make, fullgraph):
+    if fullgraph and function is hooked:
+        pytest.skip("registering a hook is no operation of a graph")
+    compiled = torch.compile(function, backend=make(), fullgraph=fullgraph)
+    for k in range(6):
+        gradients = []
+        for f in (compiled, function):
+            x = (torch.arange(3.0) + k).requires_grad_(k != 3)
+            result = f(x)
+            if result.requires_grad and k != 3:
+                result.sum().backward()
+            gradients.append((result.detach(), x.grad, result.requires_grad))
+        assert str(gradients[0]) == str(gradients[1])
+
+
+def test_fullgraph_says_that_a_derivative_is_in_python(caplog):
+    torch.compile(steep, fullgraph=True)(torch.ones(2, requires_grad=True))
+    assert (
+        "captured whole, but runs as Python says: the derivative of SteeperBackward is Python's"
+        in caplog.text
+    )
+    whole = torch.compile(steep, fullgraph=True)
+    whole(torch.ones(2)), whole(torch.ones(2))
+    assert whole.entries[0].hits == 1  # nothing is in Python where no gradient is wanted
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Dropout(0.5), torch.nn.Linear(5, 2)),
+        lambda: torch.nn.TransformerEncoderLayer(6, 2, 8, batch_first=True),
+        lambda: Calling(lambda x: torch.where(x > 0, x, -x).gather(0, x.argsort(0)) * (x > 1)),
+    ],
+)
+def test_a_backend_is_given_what_draws_and_what_counts(make):
+    seen, net = [], make()
+    compiled = torch.compile(net, backend=keeping(seen))
+    for k in range(3):
+        found = []
+        for f in (net, compiled):
+            torch.manual_seed(k)
+            x = torch.randn(2, 4, 6).requires_grad_()
+            net.zero_grad()
+            f(x).square().sum().backward()
+            found.append([x.grad, *(p.grad for p in net.parameters())])
+        for a, b in zip(*found, strict=True):
+            torch.testing.assert_close(a, b)
+    assert len(seen) == 1
 
 
 def test_errors_of_backends():

@@ -185,6 +185,17 @@ def test_structures():
     assert "-> Tuple[Dict[str, Tensor], List[Tensor], Tuple[Tensor]]" in traced.code
 
 
+def test_lists_are_told_of_and_dicts_refused():
+    x = r(2)
+    for f in (lambda x: [x, x + 1], lambda x: (x, [x * 2]), lambda x: ((x, [x]), x)):
+        with pytest.warns(jit.TracerWarning, match="a list at the output"):
+            traced = jit.trace(f, x)
+        agree(traced(x), f(x))
+    for f in (lambda x: {"y": x}, lambda x: (x, {"y": x}), lambda x: [{"y": x}]):
+        with pytest.raises(RuntimeError, match="a dict at the output"):
+            jit.trace(f, x)
+
+
 def test_inputs_by_name():
     def f(x, y, scale):
         return (x - y) * scale
@@ -199,8 +210,7 @@ def test_inputs_by_name():
 @pytest.mark.parametrize(
     "f, what",
     [
-        (lambda x: {"a": x}, "dict or a list at the output"),
-        (lambda x: [x], "dict or a list at the output"),
+        (lambda x: {"a": x}, "a dict at the output"),
         (lambda x: (x, 3), "Type 'int' cannot be traced"),
         (lambda x: None, "Type 'NoneType' cannot be traced"),
     ],

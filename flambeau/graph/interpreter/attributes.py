@@ -7,6 +7,7 @@ import inspect
 import threading
 import types
 import weakref
+from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Attribute, Computed, Is, Item, Lacks, Namespace, Object
@@ -20,6 +21,7 @@ FOREIGN = (
     vars(threading.local)["__getattribute__"],
     vars(weakref.ProxyType)["__getattribute__"],
 )  # not Python's usual way
+FIELD = type(vars(namedtuple("_Named", "field"))["field"])
 MODULE_NAMES = frozenset(("__dict__", "__class__"))
 
 
@@ -127,8 +129,8 @@ class Attributes:
 
     @staticmethod
     def of_thread(of: Any, name: str) -> bool:
-        """Whether an attribute is one that each thread has of its own."""
-        return isinstance(of, threading.local) and in_class(type(of), name) is NULL
+        """Whether an attribute is one that each thread has of its own, and its class nothing or a value to begin with."""
+        return isinstance(of, threading.local) and not hasattr(type(in_class(type(of), name)), "__get__")
 
     def described(self, result: Any, of: Any, kind: type) -> Any:
         """What lies in a class, bound to an instance."""
@@ -148,6 +150,9 @@ class Attributes:
             return result.__get__(of, kind)
         if how is staticmethod:
             return self.reads.hold(result.__func__)
+        if how is FIELD:  # of a named tuple: the item of a number
+            self.reads.sized(of)
+            return self.reads.item(of, result.__reduce__()[1][0], result.__get__(of, kind))
         if how in (types.MemberDescriptorType, types.GetSetDescriptorType):
             value = result.__get__(of, kind)
             if result.__name__ in MODULE_NAMES:
@@ -316,7 +321,7 @@ class Attributes:
                 self.refuse(f"writes the attribute {name!r} of an object that was there before")
             else:
                 if name not in space:
-                    self.reads.changed.add(Namespace(source))
+                    self.reads.extend(Namespace(source), space)
                 self.reads.write(Item(Namespace(source), name), value)
         if isinstance(in_class(type(of), "__setattr__"), types.FunctionType):
             object.__setattr__(of, name, value)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import operator
 import re
+import sys
 import threading
 import types
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..sources import Attribute, Computed
+from ..sources import Attribute, Computed, Equals
 from . import arrays
 from .attributes import in_class
 from .code import NULL, Frame
-from .known import deepcopied, makes_annotation, pattern_of, referent, signature_of
-from .policy import CONSTRUCTED, ITERATORS, PURE, VALUES, Policy, writes
+from .known import deepcopied, got, makes_annotation, pattern_of, referent, signature_of
+from .policy import CONSTRUCTED, GETTERS, ITERATORS, PURE, VALUES, Policy, writes
 from .reads import PINNED, Reads, items_of
 
 BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
@@ -117,6 +117,7 @@ class Calls:
     policy: Policy
     reads: Reads
     frame: Frame | None
+    handled: BaseException | None
 
     if TYPE_CHECKING:
 
@@ -130,6 +131,7 @@ class Calls:
         def load_special(self, of: Any, name: str) -> Any: ...
         def store_attribute(self, of: Any, name: str, value: Any) -> None: ...
         def iterate(self, of: Any) -> Any: ...
+        def item(self, of: Any, key: Any) -> Any: ...
         def sequence(self, of: Any) -> list[Any]: ...
         def step(self, iterator: Any) -> Any: ...
         def truth(self, a: Any) -> bool: ...
@@ -142,7 +144,11 @@ class Calls:
         """`function(*args, **kwargs)`."""
         special = SPECIAL.get(function) if isinstance(function, HASHED) else None
         if not self.reads.active:
-            return special(self, args, kwargs) if special in OF_FRAMES else function(*args, **kwargs)
+            return (
+                special(self, args, kwargs)
+                if special in OF_FRAMES
+                else self.call_as_it_is(function, args, kwargs)
+            )
         if special is not None:
             made = special(self, args, kwargs)
             if made is not NULL:
@@ -165,8 +171,8 @@ class Calls:
             return self.call_class(function, args, kwargs)
         if kind is functools.partial:
             return self.call_partial(function, args, kwargs)
-        if kind is operator.attrgetter:
-            return self.call_getter(function, args, kwargs)
+        if kind in GETTERS:
+            return got(self, function, args, kwargs)
         if kind is weakref.ReferenceType and not args and not kwargs:
             source = self.reads.classed(function)
             return (
@@ -184,6 +190,18 @@ class Calls:
         if isinstance(result, types.FunctionType):
             return self.call(self.load_special(function, "__call__"), args, kwargs)
         return self.call_unknown(function, args, kwargs)
+
+    def call_as_it_is(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that is not interpreted, and finds the exception that is handled now where it looks for one."""
+        error = self.handled
+        if error is None:
+            return function(*args, **kwargs)
+        trace, context = error.__traceback__, error.__context__
+        try:
+            raise error
+        except BaseException:  # noqa: BLE001  raised the line before, for `sys.exc_info()`
+            error.__traceback__, error.__context__ = trace, context
+            return function(*args, **kwargs)
 
     def call_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """As it is: it reads all of its arguments and nothing else."""
@@ -215,17 +233,6 @@ class Calls:
             self.open(self.reads.read(given, Attribute(source, "args")))
             self.open(self.reads.read(named, Attribute(source, "keywords")))
         return self.call(inner, (*given, *args), {**named, **kwargs})
-
-    def call_getter(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`operator.attrgetter(…)(of)`."""
-        if len(args) != 1 or kwargs:
-            return function(*args, **kwargs)  # which raises
-        self.reads.pin(function)
-        result = [
-            functools.reduce(self.load_attribute, name.split("."), args[0])
-            for name in function.__reduce__()[1]
-        ]
-        return result[0] if len(result) == 1 else tuple(result)
 
     def call_cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function with a cache: of constants it is called at each check of the guards, which finds what the cache holds."""
@@ -547,6 +554,18 @@ class Calls:
         assert self.frame is not None
         return self.reads.hold(self.frame.globals)
 
+    def _handled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`sys.exc_info()`: of the interpreted program, or of what has called it."""
+        error = self.handled
+        if error is not None:
+            return type(error), error, error.__traceback__
+        outside = sys.exc_info()
+        if outside[1] is not None:
+            self.refuse("looks at an exception that is handled outside of it")
+        elif self.reads.active:
+            self.reads.guard(Equals(Computed(sys.exc_info, ()), outside))
+        return outside
+
     def _vars(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.load_attribute(args[0], "__dict__") if len(args) == 1 else self.local_names()
 
@@ -617,6 +636,8 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     inspect.signature: signature_of,
     copy.deepcopy: deepcopied,
     re._compile: pattern_of,  # type: ignore[attr-defined]
+    types.MethodType: lambda m, args, kwargs: types.MethodType(*args, **kwargs),
+    sys.exc_info: Calls._handled,
     issubclass: lambda m, args, kwargs: issubclass(*args),
     **{f: functools.partial(lambda f, m, a, k: m._keyed(f, a, k), f) for f in KEYED},
     **{f: functools.partial(lambda f, m, a, k: m.call(REPLACED[f], a, k), f) for f in REPLACED},
@@ -628,4 +649,4 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
         }.items()
     },
 }  # fmt: skip
-OF_FRAMES = frozenset((Calls._super, Calls._locals, Calls._globals, Calls._vars))
+OF_FRAMES = frozenset((Calls._super, Calls._locals, Calls._globals, Calls._vars, Calls._handled))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
+import operator
 import re
 import types
 from typing import TYPE_CHECKING, Any
@@ -44,6 +46,24 @@ def makes_annotation(reads: Reads, function: Any, args: tuple[Any, ...], kwargs:
         for value in (*args, *kwargs.values())
         for x in items_of(value)
     )
+
+
+def got(m: Calls, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of `operator.attrgetter(…)`, `itemgetter(…)` or `methodcaller(…)`."""
+    if len(args) != 1 or kwargs:
+        return function(*args, **kwargs)  # which raises
+    m.reads.pin(function)
+    of = args[0]
+    made, given = function.__reduce__()
+    if isinstance(function, operator.methodcaller):
+        named = made.keywords if isinstance(made, functools.partial) else {}
+        name, *given = (*made.args, *given) if named else given
+        return m.call(m.load_attribute(of, name), tuple(given), named)
+    if isinstance(function, operator.itemgetter):
+        result = [m.item(of, key) for key in given]
+    else:
+        result = [functools.reduce(m.load_attribute, name.split("."), of) for name in given]
+    return result[0] if len(result) == 1 else tuple(result)
 
 
 def referent(reference: Any) -> Any:

@@ -79,7 +79,7 @@ class Machine(Attributes, Calls, Operators, Numbers):
             return
         if type(of) in DICTS and (self.reads.constant(key) or self.reads.source(key) is not None):
             if key not in of:
-                self.reads.changed.add(source)
+                self.reads.extend(source, of)
             self.reads.pin(key)
             self.reads.write(Item(source, key), value)
         elif type(of) is list and type(key) is int and -len(of) <= key < len(of):
@@ -173,11 +173,14 @@ class Machine(Attributes, Calls, Operators, Numbers):
         i = frame.instructions[frame.at - 1]
         if error is not self.reraised and error is not self.handled and error.__context__ is None:
             error.__context__ = self.handled
+        again = error is self.reraised and (i.name == "RERAISE" or i.name == "RAISE_VARARGS" and not i.arg)
         self.reraised = None
+        if not again:  # which would have this function twice in the traceback
+            self.trail.leave(error, frame.code, i.line, frame.globals)
         if i.guarded is None:
             self.reraised = error
-            self.trail.leave(error, frame.code, i.line, frame.globals)
             raise error
+        self.trail.mend(error, handled=True)  # whoever handles it may look
         target, depth, pushed = i.guarded
         del frame.stack[depth:]
         if pushed:

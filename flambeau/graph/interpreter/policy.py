@@ -61,7 +61,8 @@ ITERATORS: tuple[Any, ...] = (
     type(reversed([])),
     type(reversed({})),
 )
-CONSTRUCTED = frozenset((*VALUES, *ITERATORS, functools.partial, operator.attrgetter)) - {
+GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
+CONSTRUCTED = frozenset((*VALUES, *ITERATORS, functools.partial, *GETTERS)) - {
     map,
     filter,
     types.GeneratorType,

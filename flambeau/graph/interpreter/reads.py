@@ -12,6 +12,7 @@ from typing import Any
 
 from ..guards import renewed
 from ..sources import (
+    Arguments,
     Attribute,
     ClassIs,
     Computed,
@@ -21,6 +22,7 @@ from ..sources import (
     Is,
     Item,
     Keys,
+    Keywords,
     Lacks,
     Length,
     Object,
@@ -82,7 +84,9 @@ class Reads:
         self.written: dict[Source, Any] = {}  # places that the program wrote to, and what lies there now
         self.tails: dict[Source, list[End]] = {}  # of lists, what it appended
         self.cleared: set[Source] = set()  # places that it set to None first
-        self.changed: set[Source] = set()  # containers whose keys are not those before the call any more
+        self.changed: dict[
+            Source, tuple[Any, ...]
+        ] = {}  # dicts that have got keys, and those before the call
         self.active = True
 
     def close(self) -> None:
@@ -208,6 +212,10 @@ class Reads:
         """The places behind those that a list had before the call, which the program has appended to."""
         return self.tails.get(of, [])
 
+    def extend(self, of: Source, keys: dict[Any, Any]) -> None:
+        """The program is about to put something under a new key of a dict."""
+        self.changed.setdefault(of, tuple(key for key, _ in entries(keys)))
+
     def append(self, of: Source, value: Any) -> None:
         """The program appended to a list."""
         tail = self.tails.setdefault(of, [])
@@ -247,10 +255,11 @@ class Reads:
         source = self.classed(value)
         if source is None:
             return None
-        if source in self.changed:
+        if source in self.changed and not of_arguments(source):  # which grows from call to call
             self.refuse(f"reads all of a {type(value).__name__} that it has put something into")
         if isinstance(value, MAPPINGS):
-            keys = tuple(key for key, _ in entries(value))
+            keys = self.changed.get(source)
+            keys = tuple(key for key, _ in entries(value)) if keys is None else keys
             for key in keys:
                 self.pin(key)
             self.guard(Keys(source, keys))
@@ -383,6 +392,13 @@ def entries(value: Any) -> list[tuple[Any, Any]]:
     if isinstance(value, dict):
         return list((OrderedDict if isinstance(value, OrderedDict) else dict).items(value))
     return list(enumerate((list if isinstance(value, list) else tuple).__iter__(value)))
+
+
+def of_arguments(source: Source) -> bool:
+    """Whether an object lies among the arguments, in containers alone."""
+    while isinstance(source, Item):
+        source = source.of
+    return isinstance(source, (Arguments, Keywords))
 
 
 def length_of(value: Any) -> int:

@@ -22,8 +22,10 @@ class Trail:
         if not code.co_filename.startswith(FOLDER):
             self.left.append((code, line, space))
 
-    def mend(self, error: BaseException) -> None:
-        """Give an exception the traceback that it would have if CPython had run the functions."""
+    def mend(self, error: BaseException, handled: bool = False) -> None:
+        """Give an exception the traceback that it would have if CPython had run the functions; `handled`: in one of them, which may
+        raise it again.
+        """
         if error is not self.error:
             return
         behind = error.__traceback__
@@ -34,7 +36,7 @@ class Trail:
             at = at.tb_next
         for code, line, space in self.left:
             behind = _entry(code, line, space, behind)
-        self.error, self.left = None, []
+        self.error, self.left = error if handled else None, []
         error.__traceback__ = behind
 
 

@@ -146,6 +146,10 @@ class Sequential(_ModuleSequence):
             input = module(input)
         return input
 
+    del forward.__annotations__[
+        "return"
+    ]  # for type checkers alone: graphs of fx write annotations that are there into their code
+
     @overload
     def __getitem__(self, idx: int) -> Module: ...
 
