@@ -211,12 +211,13 @@ cdef int check(TensorBase t, TensorBase first, Py_ssize_t k, int axis, bint new,
 cdef enum:
     UNIT = 1 << 12            # bytes of the result: what threads share
     UNITS_A_TASK = 32
-    SHORTEST_RUN = 256        # bytes from which a run is copied by a call of its own
+    SHORTEST_RUN = 256        # bytes of a mean run from which runs are copied by calls of their own
 
-cdef struct Runs:             # tensors in one piece each: a line of the result has a run of every one
+cdef struct Runs:             # a line of the result has a run of every tensor, which lies in one piece
     char* to
     const char** sources
     int64_t* lengths          # of a tensor's run, in bytes
+    int64_t* steps            # from a tensor's run to its next one, in bytes
     int64_t line, total
 
 
@@ -230,14 +231,33 @@ cdef void runs_range(void* context, int64_t begin, int64_t end) noexcept nogil:
         k += 1
     while at < stop:
         some = min(r.lengths[k] - skip, stop - at)
-        memcpy(r.to + at, r.sources[k] + row * r.lengths[k] + skip, some)
+        memcpy(r.to + at, r.sources[k] + row * r.steps[k] + skip, some)
         at, skip, k = at + some, 0, k + 1
         if at % r.line == 0:
             k, row = 0, row + 1
 
 
-cdef bint filled_in_runs(TensorBase out, PyObject** items, Py_ssize_t n, int64_t outer, int64_t line) except -1:
-    """Copy tensors that all lie in one piece; False, with nothing done, where one does not or where runs are short."""
+cdef int64_t run_step(TensorBase t, int axis) noexcept nogil:
+    """Elements from one position of the dimensions before `axis` to the next, all others being one piece; -1 where they are not."""
+    cdef int64_t whole = 1, step = 0, next_step = -1
+    cdef int d
+    for d in range(t.rank - 1, axis - 1, -1):
+        if t.sizes[d] != 1:
+            if t.strides[d] != whole:
+                return -1
+            whole *= t.sizes[d]
+    for d in range(axis - 1, -1, -1):
+        if t.sizes[d] != 1:
+            if next_step < 0:
+                step = next_step = t.strides[d]
+            elif t.strides[d] != next_step:
+                return -1
+            next_step *= t.sizes[d]
+    return step
+
+
+cdef bint filled_in_runs(TensorBase out, PyObject** items, Py_ssize_t n, int axis, int64_t outer, int64_t line) except -1:
+    """Copy tensors line by line; False, with nothing done, where a run of one has gaps or where runs are short."""
     cdef Runs r
     cdef TensorBase t
     cdef Py_ssize_t k, count = 0
@@ -245,16 +265,21 @@ cdef bint filled_in_runs(TensorBase out, PyObject** items, Py_ssize_t n, int64_t
         return False
     for k in range(n):
         t = <TensorBase>items[k]
-        if t.count and (not t.contiguous or t.count * t.width < outer * SHORTEST_RUN):
-            return False
-    r.sources = <const char**>malloc(n * (sizeof(char*) + sizeof(int64_t)))
+        if t.count:
+            count += 1
+            if run_step(t, axis) < 0:
+                return False
+    if line < count * SHORTEST_RUN:
+        return False
+    r.sources = <const char**>malloc(n * (sizeof(char*) + 2 * sizeof(int64_t)))
     if r.sources == NULL:
         raise MemoryError("no memory to join tensors")
     r.lengths = <int64_t*>(r.sources + n)
+    r.steps, count = r.lengths + n, 0
     for k in range(n):
         t = <TensorBase>items[k]
         if t.count:
-            r.sources[count], r.lengths[count] = pointer(t), t.count * t.width // outer
+            r.sources[count], r.lengths[count], r.steps[count] = pointer(t), t.count * t.width // outer, run_step(t, axis) * t.width
             count += 1
     r.to, r.line, r.total = out.storage.data + out.offset * out.width, line, out.count * out.width
     with nogil:
@@ -281,7 +306,7 @@ cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new
             strides[d - (new and d > axis)] = out.strides[d]
         elif not new:
             strides[d] = out.strides[d]
-    if out.count * out.width > BY_RUNS and filled_in_runs(out, items, n, outer, line):
+    if out.count * out.width > BY_RUNS and filled_in_runs(out, items, n, axis, outer, line):
         return 0
     for k in range(n):
         t = <TensorBase>items[k]
