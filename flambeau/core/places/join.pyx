@@ -30,7 +30,7 @@ cimport cython
 
 cdef extern from *:
     """
-    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__)
+    #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
     #define FLAMBEAU_BY_PROCESSOR __attribute__((target_clones("avx2", "default")))
     #else
     #define FLAMBEAU_BY_PROCESSOR
