@@ -9,9 +9,9 @@ from __future__ import annotations
 from . import schedule_cpu_indexed
 from .complex import written_out
 from .indexed import Indexed
-from .irtext import Function, Module
+from .irtext import Module
 from .kernels import Pointwise, Row
-from .schedule_cpu_frame import SIGNATURE, Frame
+from .schedule_cpu_frame import Frame, kernel_of
 from .schedule_cpu_pointwise import PointwiseSchedule
 from .schedule_cpu_rows import RowSchedule
 
@@ -23,7 +23,7 @@ def module_for(kernel: Pointwise | Row | Indexed, triple: str) -> Module:
         return kernel.module(triple)  # written for a CPU
     kernel = written_out(kernel)
     module = Module(triple)
-    f = Function(module, "define " + SIGNATURE)
+    f = kernel_of(module)
     frame = Frame(f, kernel)
     (PointwiseSchedule if isinstance(kernel, Pointwise) else RowSchedule)(frame).emit()
     f.do("ret void")

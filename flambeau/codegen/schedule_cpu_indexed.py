@@ -12,14 +12,14 @@ from .indexed import Indexed
 from .irtext import Function, Module, Value, i64
 from .lower import ITEMSIZE, Lowering
 from .lower_indexed import Evaluation, Form, Ramp, Uniform, expanded_kernel
-from .schedule_cpu_frame import SIGNATURE, VECTOR_BYTES
+from .schedule_cpu_frame import VECTOR_BYTES, kernel_of
 
 HEAD = 4  # numbers before the lengths of the axes
 
 
 def module_for(kernel: Indexed, triple: str) -> Module:
     module = Module(triple)
-    f = Function(module, "define " + SIGNATURE)
+    f = kernel_of(module)
     Schedule(f, expanded_kernel(kernel)).emit()
     f.do("ret void")
     return module

@@ -18,7 +18,7 @@ from .stages import BLOCK_BYTES, Kept, Stage, Stages, stages_of
 SHORT_BODY = 2  # instructions an element up to which a fold does nothing but wait for memory
 CALL = 10  # instructions that a math function counts for
 COSTLY = CALL  # instructions below which computing again costs no more than a store and a load
-UNCACHED_BYTES = 1 << 20  # of all rows, from which they may not lie in a core's cache, and are prefetched
+UNCACHED_BYTES = 1 << 24  # of all rows, from which they may not lie in any cache, and are prefetched
 ROOM = 4096  # elements of a row that may be stashed on the stack
 CASCADE = 16  # terms that a sum adds up one after another before it starts anew
 ROW_HEAD = 6  # rows, r1, r0, elements folded in all, index of the first element, index step from row to row

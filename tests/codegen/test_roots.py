@@ -104,3 +104,15 @@ def test_which_code_has_the_estimate(monkeypatch):
     )
     monkeypatch.setattr(target, "processor", lambda: ("x", "+avx2"))
     assert "rsqrt14" not in text_of("float32", X86)
+
+
+def test_stacks_are_aligned_on_x86_alone():
+    """Spilled vectors then lie within cache lines, wherever the caller's stack does."""
+    column = kn.Operand("float32", kn.CONTIGUOUS)
+    row = kn.Row("total", (kn.sum(ex.input(0, "float32")),), (kn.BROADCAST,), (column,), (), "r")
+    for text in (
+        lambda triple: text_of("float32", triple),
+        lambda triple: str(schedule_cpu.module_for(row, triple)),
+    ):
+        assert "%scalars) alignstack(64) {" in text(X86)
+        assert "%scalars) {" in text("aarch64-linux-gnu")

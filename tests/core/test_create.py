@@ -690,3 +690,20 @@ def test_large_tensors_are_filled_to_the_last_byte(kind):
         assert (found[begin:end] == number).all()
         assert not found[:begin].any() and not found[end:].any()
     flambeau.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("kind", [k for k in NUMPY_DTYPES if k != "bool"])
+def test_fills_of_any_length_and_place(kind):
+    """Lengths about those at which the way of filling changes, from each place in a line of the cache; nothing beside is written to."""
+    width = np.dtype(kind).itemsize
+    number = 3 if np.dtype(kind).kind in "iu" else 2.5
+    for length in (2047, 2048, 2049, 2056, 2063, 2111, 2112, 4096, 5003):
+        for begin in range(0, 64 + width, max(width, 3)):  # also places that no element may begin at
+            elements = length // width
+            data = bytearray(b"\xa5" * (begin + elements * width + 70))
+            flambeau.frombuffer(data, dtype=getattr(flambeau, kind), count=elements, offset=begin).fill_(
+                number
+            )
+            end = begin + elements * width
+            assert (np.frombuffer(bytes(data[begin:end]), dtype=kind) == number).all()
+            assert data[:begin] == b"\xa5" * begin and data[end:] == b"\xa5" * 70

@@ -130,3 +130,48 @@ def test_empty(shape):
     assert Q.shape == (*shape[:-1], k) and R.shape == (*shape[:-2], k, shape[-1])
     assert linalg.svdvals(x).shape == (*shape[:-2], k)
     assert [t.shape for t in flambeau.geqrf(x)] == [shape, (*shape[:-2], k)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_small_matrices_of_any_shape_and_scale(dtype):
+    """One reflection after another, by loops of our own and by LAPACK: errors in the unit of each column, whatever its scale."""
+    rng, eps = np.random.default_rng(21), np.finfo(dtype).eps
+    top = 30 if dtype == "float32" else 290
+    for turn in range(150):
+        m, n = (int(e) for e in rng.integers(1, 130, 2))
+        a = rng.standard_normal((2, m, n))
+        if turn % 5 == 1:
+            a *= 10.0 ** rng.integers(-top, top)
+        elif turn % 5 == 2:  # of lower rank
+            a[:, :, n // 2 :] = a[:, :, : n - n // 2]
+        elif turn % 5 == 3:
+            a[:, m // 2 :] = 0
+        elif turn % 5 == 4:
+            a *= 10.0 ** rng.integers(-top // 2, top // 2, n)
+        a = a.astype(dtype)
+        unit = np.abs(a).max(1, keepdims=True).astype("longdouble")
+        unit[unit == 0] = 1
+        for mode in ("reduced", "complete"):
+            found = []
+            for threads in (1, 3):
+                flambeau.set_num_threads(threads)
+                found.append([x.numpy() for x in flambeau.linalg.qr(flambeau.tensor(a), mode=mode)])
+            flambeau.set_num_threads(1)
+            (Q, R), others = found
+            assert all(x.tobytes() == y.tobytes() for x, y in zip((Q, R), others))
+            assert not np.tril(R, -1).any()
+            assert np.abs(Q.swapaxes(1, 2).astype("f8") @ Q - np.eye(Q.shape[2])).max() < 30 * eps
+            assert np.abs((Q.astype("longdouble") @ R - a) / unit).max() < 60 * eps
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_matrix_that_is_not_finite_spoils_no_other(bad, dtype):
+    a = np.random.default_rng(2).standard_normal((3, 24, 20)).astype(dtype)
+    expected = flambeau.linalg.qr(flambeau.tensor(a))
+    a[1, 5, 7] = bad
+    Q, R = flambeau.linalg.qr(flambeau.tensor(a))
+    assert Q[1].isnan().any() and R[1].isnan().any()
+    for k in (0, 2):
+        np.testing.assert_array_equal(Q[k].numpy(), expected[0][k].numpy())
+        np.testing.assert_array_equal(R[k].numpy(), expected[1][k].numpy())

@@ -144,3 +144,38 @@ def test_large_joins_are_shared_out_by_the_result(threads):
             np.testing.assert_array_equal(stacked.numpy(), np.stack([parts[0]] * 3, axis))
     finally:
         flambeau.set_num_threads(before)
+
+
+def test_runs_with_steps():
+    """Parts of larger tensors, whose runs have gaps between them or lie in one place, beside whole ones; long runs beside short ones."""
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        rank, dtype = (
+            int(rng.integers(1, 4)),
+            rng.choice(["uint8", "int16", "float32", "float64", "complex128"]),
+        )
+        dim = int(rng.integers(rank))
+        sizes = rng.integers(1, (200_000, 500, 70)[rank - 1], rank)
+        parts, arrays = [], []
+        for _ in range(int(rng.integers(2, 5))):
+            sizes[dim] = rng.integers(0, sizes[dim] + 3)
+            gaps = [int(rng.integers(0, 6)) * int(rng.integers(2)) for _ in range(rank)]
+            whole = rng.integers(0, 100, [n + gap for n, gap in zip(sizes, gaps)]).astype(dtype)
+            cut = tuple(slice(gap // 2, gap // 2 + n) for n, gap in zip(sizes, gaps))
+            if rng.integers(8) == 0:
+                whole = np.broadcast_to(whole[:1], whole.shape)
+                t = flambeau.from_numpy(whole[:1].copy()).expand(whole.shape)
+            else:
+                t = flambeau.from_numpy(whole)
+            parts.append(t[cut])
+            arrays.append(whole[cut])
+        wanted = np.concatenate(arrays, dim)
+        for threads in (1, 3):
+            flambeau.set_num_threads(threads)
+            np.testing.assert_array_equal(flambeau.cat(parts, dim).numpy(), wanted)
+            out = flambeau.zeros(wanted.size + 1, dtype=parts[0].dtype)[1:].view(wanted.shape)
+            np.testing.assert_array_equal(flambeau.cat(parts, dim, out=out).numpy(), wanted)
+        flambeau.set_num_threads(1)
+        if rank > 1:
+            step = int(rng.integers(1, 20))
+            np.testing.assert_array_equal(parts[-1].roll(step, dim).numpy(), np.roll(arrays[-1], step, dim))

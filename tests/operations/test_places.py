@@ -126,3 +126,28 @@ def test_indices_outside_are_refused_before_anything_is_written():
             with pytest.raises(RuntimeError, match="out of bounds"):
                 x.gather(1, at)
     assert not x.any()
+
+
+def test_lines_of_any_length():
+    """Lines are read and written several elements in a turn: each rest, each width, and an index outside at each place."""
+    rng = np.random.default_rng(9)
+    for dtype in ("uint8", "int16", "float32", "float64", "complex128"):
+        for n in range(1, 14):
+            x = rng.integers(0, 100, (3, 17)).astype(dtype)
+            index, rows = rng.integers(0, 17, (3, n)), fb.tensor(x)
+            np.testing.assert_array_equal(
+                rows.gather(1, fb.tensor(index)).numpy(), np.take_along_axis(x, index, 1)
+            )
+            np.testing.assert_array_equal(rows.index_select(1, fb.tensor(index[0])).numpy(), x[:, index[0]])
+            wanted, source = x.copy(), rng.integers(0, 100, (3, n)).astype(dtype)
+            for row, column in np.ndindex(3, n):  # the last of equal indices wins
+                wanted[row, index[row, column]] = source[row, column]
+            np.testing.assert_array_equal(
+                rows.scatter(1, fb.tensor(index), fb.tensor(source)).numpy(), wanted
+            )
+            for at in range(n):
+                for bad in (17, -1, -(2**63), 2**63 - 1):
+                    outside = index.copy()
+                    outside[1, at] = bad
+                    with pytest.raises(RuntimeError, match="out of bounds"):
+                        rows.gather(1, fb.tensor(outside))

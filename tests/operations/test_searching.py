@@ -114,6 +114,28 @@ def test_unique_floats(dtype):
     same(counts, np.bincount(expected))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64", "float64"])
+@pytest.mark.parametrize("bits", [17, 31, 32, 33, 52])
+def test_unique_of_wide_ranges(dtype, bits):
+    """Keys of 32 bits where all lie that near one another, else of the dtype's own; with each choice of what is returned."""
+    info = np.iinfo(dtype if dtype != "float64" else "int64")
+    for low in (0, -5, -(1 << 61), 1 << 61):
+        for width in ((1 << bits) - 1, 1 << bits):
+            first = max(min(low, info.max - width), info.min)
+            step = min(width, info.max - first) // 400
+            a = RNG.integers(0, 401, (20, 50)).astype(dtype) * np.array(step, dtype) + np.array(first, dtype)
+            a[0, :3] = first, min(first + width, info.max), first
+            expected = np.unique(a, return_inverse=True, return_counts=True)
+            x = flambeau.tensor(a)
+            same(flambeau.unique(x), expected[0])
+            for inverse, counts in ((True, False), (False, True), (True, True)):
+                found = flambeau.unique(x, return_inverse=inverse, return_counts=counts)
+                wanted = [expected[0], *[expected[1].reshape(a.shape)] * inverse, *[expected[2]] * counts]
+                for ours, theirs in zip(found, wanted, strict=True):
+                    same(ours, theirs)
+                assert found[0].dtype == x.dtype
+
+
 def test_unique_of_the_ends():
     """Differences of 64-bit integers that are themselves larger than 64 bits hold."""
     ends = [-(1 << 63), (1 << 63) - 1, 0, -(1 << 63)]

@@ -5,7 +5,7 @@ is worth `step` elements of the indexed side.  A line goes in order, so what is 
 bits.  The functions stand here for the compiler, which makes loops of their own for the steps that a caller knows.
 """
 from libc.string cimport memcpy
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from ..base.dtypes cimport U16, U32, U64, I8, I16, I32, I64, F32, F64, C64, C128
 
 cdef enum:
@@ -36,11 +36,23 @@ ctypedef fused Number:
     double
 
 
+cdef inline bint inside(int64_t at, int64_t bound) noexcept nogil:
+    return <uint64_t>at < <uint64_t>bound
+
+
 cdef inline bint read_units(Unit* to, int64_t near, const Unit* source, int64_t far, const int64_t* index, int64_t along,
                      int64_t step, int64_t bound, int64_t n) noexcept nogil:
-    cdef int64_t i, at
+    cdef int64_t i = 0, at
+    cdef Unit a, b, c, d
     if near == 1 and along == 1 and far == 0 and step == 1:  # the usual lines have loops without products
-        for i in range(n):
+        while i + 4 <= n:  # four in a turn: one in a turn takes up to twice as long, as the loop's code happens to lie
+            if bound != INT64_MAX and not (
+                    inside(index[i], bound) & inside(index[i + 1], bound) & inside(index[i + 2], bound) & inside(index[i + 3], bound)):
+                break
+            a, b, c, d = source[index[i]], source[index[i + 1]], source[index[i + 2]], source[index[i + 3]]
+            to[i], to[i + 1], to[i + 2], to[i + 3] = a, b, c, d
+            i += 4
+        for i in range(i, n):
             at = index[i]
             if <uint64_t>at >= <uint64_t>bound:
                 return False
@@ -80,9 +92,17 @@ cdef inline bint read_line(int width, char* to, int64_t near, const char* source
 
 cdef inline void set_units(Unit* to, int64_t far, const Unit* source, int64_t near, const int64_t* index, int64_t along,
                     int64_t step, int64_t n) noexcept nogil:
-    cdef int64_t i
+    cdef int64_t i = 0
+    cdef Unit a, b, c, d
     if near == 1 and along == 1 and far == 0 and step == 1:
-        for i in range(n):
+        while i + 4 <= n:
+            a, b, c, d = source[i], source[i + 1], source[i + 2], source[i + 3]
+            to[index[i]] = a
+            to[index[i + 1]] = b
+            to[index[i + 2]] = c
+            to[index[i + 3]] = d
+            i += 4
+        for i in range(i, n):
             to[index[i]] = source[i]
         return
     if near == 1 and along == 1 and far == 1:

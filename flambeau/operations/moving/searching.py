@@ -47,6 +47,12 @@ _SEARCHED = {
     **dict.fromkeys(("float16", "bfloat16", "float32"), "float32"),
     "float64": "float64",
 }
+# As what `order` puts in order all elements of a tensor.
+_ORDERED = {
+    **{name: name for name in ("uint64", *_COUNTED)},
+    **{name: name for name in ("float32", "float64")},
+    **dict.fromkeys(("float16", "bfloat16"), "float32"),
+}
 DENSE = 8  # counts for each element: a range of integers up to which it is counted instead of sorted
 SMALL_RANGE = 1 << 16
 
@@ -97,8 +103,6 @@ def unique(
     >>> flambeau.unique(flambeau.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
     """
-    import numpy as np
-
     if dim is not None and not -input.ndim <= dim < max(input.ndim, 1):
         raise IndexError(
             f"unique(): Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but got {dim})"
@@ -111,6 +115,15 @@ def unique(
         low, high = (int(e) for e in x.aminmax())
         if high - low < max(DENSE * x.numel(), SMALL_RANGE):
             return _unique_in_range(input, x, low, high - low + 1, return_inverse, return_counts)
+        if high - low < 1 << 32 and x.numel() < 1 << 32:
+            return _unique_in_order(
+                input, to_dtype(x - low, by_name["uint32"]), low, return_inverse, return_counts
+            )
+    if dim is None and input.dtype.name in _ORDERED and input.numel() < 1 << 32:
+        x = to_dtype(input.detach(), by_name[_ORDERED[input.dtype.name]]).contiguous().reshape(-1)
+        return _unique_in_order(input, x, 0, return_inverse, return_counts)
+    import numpy as np
+
     a = _host(input)
     if dim is None:
         return _wanted(input, *_unique_of_sorted(a, return_inverse, return_counts))
@@ -123,15 +136,33 @@ def unique(
     return _wanted(input, values, rest)
 
 
+def _unique_in_order(
+    input: TensorBase, x: TensorBase, low: int, return_inverse: bool, return_counts: bool
+) -> Any:
+    """`unique` where `order` knows the elements, x + low: those that differ from the one before them in order."""
+    places, n = order(x), x.numel()
+    values = x[places]
+    new = full((n,), True, dtype=by_name["bool"])
+    if n:
+        new[1:] = values[1:] != values[:-1]
+    starts = new.nonzero().reshape(-1)
+    found = values[starts]
+    result = [to_dtype(to_dtype(found, by_name["int64"]) + low if low else found, input.dtype)]
+    if return_inverse:
+        inverse = places.new_empty((n,))
+        inverse[places] = new.cumsum(0) - 1
+        result.append(inverse.reshape(input.shape))
+    if return_counts:
+        result.append(starts.diff(append=full((1,), n, dtype=by_name["int64"])))
+    return result[0] if len(result) == 1 else tuple(result)
+
+
 def _unique_of_sorted(a, return_inverse: bool, return_counts: bool) -> tuple:
-    """The different elements in order, and a list of what else is wanted: NumPy looks ints up in a table, which takes longer."""
+    """The different elements in order, and a list of what else is wanted: complex numbers, and more elements than `order` takes."""
     import numpy as np
 
     flat = a.reshape(-1)
-    places = None
-    if return_inverse:
-        known = a.dtype.kind in "iufb" and len(flat) < 1 << 32
-        places = order(from_numpy(flat)).numpy() if known else np.argsort(flat, kind="stable")
+    places = np.argsort(flat, kind="stable") if return_inverse else None
     flat = np.sort(flat) if places is None else flat[places]
     new = np.ones(len(flat), dtype=bool)
     new[1:] = flat[1:] != flat[:-1]

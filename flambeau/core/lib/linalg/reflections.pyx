@@ -11,8 +11,38 @@ from libc.string cimport memcpy, memset
 from ...base.tensor cimport TensorBase, new_tensor, pointer
 from .jobs cimport Job, add_one, begin, element, matrices, minus_of, run, stack, unit_of, width, workspace_size
 
+cdef extern from *:
+    """
+    #include <math.h>
+    #include <string.h>
+    #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+    #define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+    #else
+    #define FOR_EACH_PROCESSOR
+    #endif
+    #define NUMBER float
+    #define OF_NUMBER f32
+    #define LOWEST 1e-30f
+    #define HIGHEST 1e30f
+    #include "linalg/single_reflections.h"
+    #undef NUMBER
+    #undef OF_NUMBER
+    #undef LOWEST
+    #undef HIGHEST
+    #define NUMBER double
+    #define OF_NUMBER f64
+    #define LOWEST 1e-140
+    #define HIGHEST 1e140
+    #include "linalg/single_reflections.h"
+    """
+    bint qr_f32(float* a, int64_t lead, int64_t m, int64_t n, float* scales, float* rows, int64_t wide) nogil
+    bint qr_f64(double* a, int64_t lead, int64_t m, int64_t n, double* scales, double* rows, int64_t wide) nogil
+    bint q_f32(float* a, int64_t lead, int64_t m, int64_t n, int64_t k, const float* scales, float* rows, int64_t wide) nogil
+    bint q_f64(double* a, int64_t lead, int64_t m, int64_t n, int64_t k, const double* scales, double* rows, int64_t wide) nogil
+
 cdef enum:
-    ALONE = 1 << 14            # elements up to which LAPACK reflects one column after another
+    ALONE = 1 << 14            # elements up to which one column after another is reflected: by loops of our own, or by LAPACK
+    SMALL = 128                # rows up to which those are less work for any number of columns
     COLUMNS = 64               # that a thread multiplies by a block of reflections
     SHARED = 1 << 23           # multiplications of a decomposition from which the threads share one matrix
 
@@ -20,6 +50,38 @@ cdef enum:
 cdef int block_of(int64_t rows, int64_t reflections) noexcept:
     """Reflections in a block; 1 where LAPACK's routines for single ones take less time."""
     return 1 if rows * reflections <= ALONE else 8 if reflections <= 64 else 16 if reflections <= 128 else 48
+
+
+cdef inline int64_t wide_of(const Job* j) noexcept nogil:
+    """Numbers in a row of the workspace of our own loops; 0 where LAPACK is called: for complex numbers, and for few columns or long ones."""
+    cdef int64_t lanes = 64 // j.size, columns = max(j.n, j.k)
+    if j.block != 1 or j.kind > 1 or (j.m > 32 and j.n < lanes) or (j.m > SMALL and j.m > 2 * j.n):
+        return 0
+    return (columns + lanes - 1) // lanes * lanes
+
+
+cdef inline char* workspace_of(const Job* j) noexcept nogil:
+    return <char*>malloc(<size_t>max(<int64_t>j.lwork, j.m * (wide_of(j) + 1)) * j.size)
+
+
+cdef inline bint reflected_alone(const Job* j, char* work) noexcept nogil:
+    """`geqrf` of one matrix by our own loops; False, with nothing done, where it is for LAPACK."""
+    cdef int64_t wide = wide_of(j)
+    if not wide:
+        return False
+    if j.kind == 0:
+        return qr_f32(<float*>j.a, j.lead, j.m, j.n, <float*>j.b, <float*>work, wide)
+    return qr_f64(<double*>j.a, j.lead, j.m, j.n, <double*>j.b, <double*>work, wide)
+
+
+cdef inline bint product_alone(const Job* j, char* work) noexcept nogil:
+    """`orgqr` of one matrix, in the same way."""
+    cdef int64_t wide = wide_of(j)
+    if not wide:
+        return False
+    if j.kind == 0:
+        return q_f32(<float*>j.a, j.lead, j.m, j.n, j.k, <const float*>j.b, <float*>work, wide)
+    return q_f64(<double*>j.a, j.lead, j.m, j.n, j.k, <const double*>j.b, <double*>work, wide)
 
 
 cdef int begin_reflections(Job* j, TensorBase columns, TensorBase T, str who) except -1:
@@ -104,14 +166,15 @@ cdef void qr_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Job j = (<Job*>context)[0]
     cdef int64_t at
     cdef int info = 0
-    cdef char* work = <char*>malloc(<size_t>j.lwork * j.size)
+    cdef char* work = workspace_of(&j)
     if work == NULL:
         (<Job*>context).failed = 1
         return
     for at in range(begin, end):
         j.a, j.b = (<Job*>context).a + at * j.a_step, (<Job*>context).b + at * j.b_step
         if j.block == 1:
-            j.routines.geqrf(&j.m, &j.n, j.a, &j.lead, j.b, work, &j.lwork, &info)
+            if not reflected_alone(&j, work):
+                j.routines.geqrf(&j.m, &j.n, j.a, &j.lead, j.b, work, &j.lwork, &info)
             continue
         j.column = 0
         while j.column < j.k:
@@ -173,14 +236,15 @@ cdef void q_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Job j = (<Job*>context)[0]
     cdef int64_t at
     cdef int info = 0
-    cdef char* work = <char*>malloc(<size_t>j.lwork * j.size)
+    cdef char* work = workspace_of(&j)
     if work == NULL:
         (<Job*>context).failed = 1
         return
     for at in range(begin, end):
         j.a, j.b = (<Job*>context).a + at * j.a_step, (<Job*>context).b + at * j.b_step
         if j.block == 1:
-            j.routines.orgqr(&j.m, &j.n, &j.k, j.a, &j.lead, j.b, work, &j.lwork, &info)
+            if not product_alone(&j, work):
+                j.routines.orgqr(&j.m, &j.n, &j.k, j.a, &j.lead, j.b, work, &j.lwork, &info)
             continue
         identity_columns(&j)
         j.column = last_block(&j)
