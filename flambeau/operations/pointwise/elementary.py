@@ -444,7 +444,9 @@ def log_odds(input):
 
 @log_odds.derivative
 def _(grad, input):
-    return grad / (input * (1.0 - input))
+    """NaN where the value is."""
+    inside = (input >= 0.0) & (input <= 1.0)
+    return fn.where(inside, grad / (input * (1.0 - input)), fn.like(grad, math.nan))
 
 
 @pointwise(places=("_logit_within",), int_to_float=True, in_place=False)
