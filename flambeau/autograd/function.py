@@ -14,6 +14,14 @@ from ..core.tape import _set_grad_enabled, _set_tracking, record_function, track
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
 
+def _variables(who: str, given: tuple) -> tuple:
+    """What may be marked; RuntimeError for what is no tensor."""
+    for t in given:
+        if not isinstance(t, TensorBase):
+            raise RuntimeError(f"{who} only accepts variable arguments, but got {type(t).__name__}")
+    return given
+
+
 class FunctionCtx:
     """What `forward` leaves for `backward`: tensors by `save_for_backward`, anything else as an attribute.
 
@@ -88,11 +96,11 @@ class FunctionCtx:
 
     def mark_dirty(self, *tensors: TensorBase) -> None:
         """Say which inputs `forward` has overwritten."""
-        self._dirty = tensors
+        self._dirty = _variables("mark_dirty", tensors)
 
     def mark_non_differentiable(self, *tensors: TensorBase) -> None:
         """Say which outputs have no gradient."""
-        self._constant = tensors
+        self._constant = _variables("mark_non_differentiable", tensors)
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether gradients that did not arrive come as zeros (the default) or as None."""
@@ -120,6 +128,20 @@ class Function:
     >>> x.grad
     tensor(12.)
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on "
+            "the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
+            "static forward method."
+        )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:

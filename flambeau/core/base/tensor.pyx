@@ -22,6 +22,7 @@ from .dtypes cimport (
 from . import display, dtypes as _dtypes
 from .callbacks import callbacks
 from operator import index as _index
+import warnings
 
 cdef extern from "Python.h":
     ctypedef object (*newfunc)(PyTypeObject*, object, PyObject*)
@@ -851,7 +852,13 @@ cdef class TensorBase:
 
     @property
     def grad(self):
-        """The gradient that backward() has accumulated here, or None."""
+        """The gradient that backward() has accumulated here, or None; that of a result stays None without `retain_grad`, which a
+        UserWarning says.
+        """
+        if self.grad_ is None and self.fn is not None and not self.retains and self.grad_fn is not None:
+            warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+                          "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
+                          "Tensor, use .retain_grad() on the non-leaf Tensor.")
         return self.grad_
 
     @grad.setter
@@ -860,6 +867,8 @@ cdef class TensorBase:
         if value is not None:
             if not isinstance(value, TensorBase):
                 raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value).__name__}")
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
             g = <TensorBase>value
             if not same_shape(g, self):
                 raise RuntimeError(f"assigned grad has data of a different size: expected {self.shape}, got {g.shape}")

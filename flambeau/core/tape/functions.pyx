@@ -198,6 +198,8 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
     for k in range(node.outputs):
         if isinstance(made[k], TensorBase) and id(outputs[k]) not in constant and CATEGORY[(<TensorBase>made[k]).code] >= 2:
             if id(outputs[k]) in dirty:
+                if wants_grad(<TensorBase>made[k]) and (<TensorBase>made[k]).grad_fn_now() is None:
+                    raise RuntimeError(f"{node.name()}: a leaf Variable that requires grad has been used in an in-place operation.")
                 rebase(<TensorBase>made[k], node, k)
             else:
                 drop_base(<TensorBase>made[k], arguments)

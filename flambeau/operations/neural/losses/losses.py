@@ -520,6 +520,7 @@ def _fits_into(shape, whole) -> bool:
 @pointwise(
     places=("_binary_entropy",),
     dtypes=FLOATING,
+    domain=(0.1, 0.9),
     alike=("input", "target"),
     in_place=False,
     label="BinaryCrossEntropyBackward0",
