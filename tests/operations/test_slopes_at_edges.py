@@ -143,3 +143,17 @@ def test_lengths_of_complex_vectors_curve_where_an_element_is_zero():
     )
     (second,) = flambeau.autograd.grad(first[0], x)
     assert second[0].item() == pytest.approx(2 / math.sqrt(26))
+
+
+@pytest.mark.parametrize(("dtype", "epsilon"), (("float32", 2.0**-24), ("float64", 2.0**-53)))
+def test_slopes_of_sinc_near_zero(dtype, epsilon):
+    """-π² x / 3 (1 - π² x² / 10 + …), which a quotient of what nearly cancels is not."""
+    x = flambeau.tensor([1e-6, -1e-4, 1e-3, 1e-2], dtype=getattr(flambeau, dtype), requires_grad=True)
+    (first,) = flambeau.autograd.grad(flambeau.sinc(x).sum(), x, create_graph=True)
+    (second,) = flambeau.autograd.grad(first.sum(), x)
+    at = x.detach().double().numpy()
+    z = (math.pi * at) ** 2
+    slopes = -(math.pi**2) * at / 3 * (1 - z / 10 + z**2 / 280 - z**3 / 15120)
+    curves = -(math.pi**2) / 3 * (1 - 3 * z / 10 + z**2 / 56 - z**3 / 2160)
+    np.testing.assert_allclose(first.detach().numpy(), slopes, rtol=8 * epsilon)
+    np.testing.assert_allclose(second.numpy(), curves, rtol=8 * epsilon)
