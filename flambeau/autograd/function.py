@@ -22,6 +22,13 @@ def _variables(who: str, given: tuple) -> tuple:
     return given
 
 
+@staticmethod
+def _implemented_twice(*args: Any) -> Any:
+    raise RuntimeError(
+        "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
+    )
+
+
 class FunctionCtx:
     """What `forward` leaves for `backward`: tensors by `save_for_backward`, anything else as an attribute.
 
@@ -109,7 +116,7 @@ class FunctionCtx:
 
 class Function:
     """An operation with its own derivative: subclass with static methods `forward(ctx, …)` and `backward(ctx,
-    *grads)`, and call `apply`.
+    *grads)`, which may be called `vjp`, and call `apply`.
 
     With a static `setup_context(ctx, inputs, output)`, `forward` takes no ctx.
 
@@ -154,6 +161,14 @@ class Function:
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward "
             "mode AD."
         )
+
+    vjp = backward  # its other name: a class has one of them
+    generate_vmap_rule = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "vjp" in cls.__dict__:
+            cls.backward = _implemented_twice if "backward" in cls.__dict__ else cls.__dict__["vjp"]  # type: ignore[method-assign]
 
     @staticmethod
     def jvp(*args: Any, **kwargs: Any) -> Any:

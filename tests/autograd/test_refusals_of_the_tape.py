@@ -100,6 +100,53 @@ def test_only_tensors_are_marked(mark):
         Marked.apply(leaf(1))
 
 
+def test_what_is_marked_dirty_is_returned():
+    class Forgetful(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.add_(1) * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    with pytest.raises(
+        RuntimeError, match="marked as dirty during the forward method were not returned as output"
+    ):
+        Forgetful.apply(leaf(2).clone())
+
+
+def test_a_backward_may_be_called_vjp():
+    class Tripled(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 3
+
+        @staticmethod
+        def vjp(ctx, grad):
+            return grad * 3
+
+    class Derived(Tripled):
+        pass
+
+    class Both(Tripled):
+        @staticmethod
+        def vjp(ctx, grad):
+            return grad
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    for function in (Tripled, Derived):
+        x = leaf(2)
+        function.apply(x).sum().backward()
+        assert x.grad.tolist() == [3.0, 3.0] and not function.generate_vmap_rule
+    with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp'"):
+        Both.apply(leaf(2)).sum().backward()
+
+
 def test_functions_are_no_objects():
     with pytest.warns(DeprecationWarning, match="should not be instantiated"):
         function = Doubled()

@@ -164,6 +164,9 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
             node.connect(k, t)
     dirty = {id(d) for d in context._dirty}
     constant = {id(c) for c in context._constant}
+    if not dirty <= {id(o) for o in outputs}:
+        raise RuntimeError(f"{node.name()}: Some elements marked as dirty during the forward method were not returned as output. The "
+                           "inputs that are modified inplace must all be outputs of the Function.")
     given = {id(a) for a in arguments}
     for k in range(node.outputs):
         out = outputs[k]
