@@ -22,7 +22,6 @@ def _variables(who: str, given: tuple) -> tuple:
     return given
 
 
-@staticmethod
 def _implemented_twice(*args: Any) -> Any:
     raise RuntimeError(
         "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
@@ -168,7 +167,8 @@ class Function:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "vjp" in cls.__dict__:
-            cls.backward = _implemented_twice if "backward" in cls.__dict__ else cls.__dict__["vjp"]  # type: ignore[method-assign]
+            own = cls.__dict__["vjp"]
+            cls.backward = staticmethod(_implemented_twice) if "backward" in cls.__dict__ else own  # type: ignore[method-assign]
 
     @staticmethod
     def jvp(*args: Any, **kwargs: Any) -> Any:

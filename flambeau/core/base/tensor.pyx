@@ -484,6 +484,15 @@ cdef object single(TensorBase t):
     return read_item(t) if wrapper_info(t) is None and not runtime.observers else (<object>t).item()
 
 
+cdef object real_of(object value, str kind):
+    """A number without its imaginary part; RuntimeError where that is not 0."""
+    if isinstance(value, complex):
+        if value.imag:
+            raise RuntimeError(f"value cannot be converted to type {kind} without overflow: got {value}")
+        return value.real
+    return value
+
+
 cdef object nested(TensorBase t, int d, int64_t offset):
     if d == t.rank:
         return value_at(t.storage.data + offset * t.width, t.code)
@@ -986,10 +995,10 @@ cdef class TensorBase:
         return bool(element(self) if wrapper_info(self) is None and not runtime.observers else (<object>self).item())
 
     def __int__(self):
-        return int(single(self))
+        return int(real_of(single(self), "int64_t"))
 
     def __float__(self):
-        return float(single(self))
+        return float(real_of(single(self), "double"))
 
     def __complex__(self):
         return complex(single(self))
@@ -1072,9 +1081,13 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_IMOD], self, other)
 
     def __pow__(self, other, modulo):
+        if modulo is not None:
+            return NotImplemented
         return runtime.binary(<object>operators[OP_POW], self, other)
 
     def __rpow__(self, other, modulo):
+        if modulo is not None:
+            return NotImplemented
         return runtime.binary(<object>operators[OP_RPOW], self, other)
 
     def __ipow__(self, other):
