@@ -119,6 +119,9 @@ class Function:
 
     With a static `setup_context(ctx, inputs, output)`, `forward` takes no ctx.
 
+    Raises:
+        RuntimeError: an object of the class is called, of which there is to be none; both `backward` and `vjp` are there
+
     >>> import flambeau
     >>> class Cube(flambeau.autograd.Function):
     ...     @staticmethod
