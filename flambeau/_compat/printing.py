@@ -11,6 +11,7 @@ from .._tensor import Tensor
 from ..core.base.callbacks import set_callback
 from ..core.base.dtypes import by_name, get_default_dtype
 from ..core.make.create import empty
+from ..core.tape import open_levels, unpack_dual
 from ..nn.parameter import Parameter
 
 _PROFILES: dict[str, dict[str, float]] = {
@@ -113,6 +114,10 @@ def _suffixes(t: Any) -> list[str]:
         suffixes.append(f"grad_fn=<{name}>")
     elif t.requires_grad:
         suffixes.append("requires_grad=True")
+    levels = open_levels()
+    tangent = unpack_dual(t, levels[-1])[1] if levels else None
+    if tangent is not None:
+        suffixes.append(f"tangent={tangent}")
     return suffixes
 
 

@@ -114,8 +114,8 @@ class dual_level:
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> TensorBase:
     """A view of `tensor` that carries `tangent`.
 
-    RuntimeError outside of a level and for another shape, ValueError for dtypes that have no derivative,
-    TypeError for a tangent of another dtype.
+    RuntimeError outside of a level, for a tensor that has a tangent there and for another shape, ValueError for dtypes
+    that have no derivative, TypeError for a tangent of another dtype.
 
     >>> import flambeau
     >>> from flambeau.autograd import forward_ad
@@ -130,6 +130,11 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> TensorB
         raise RuntimeError(
             "make_dual(): Trying to create a dual Tensor for forward AD but no level exists, make sure to "
             "enter_dual_level() first."
+        )
+    if parts(tensor, levels[-1])[1] is not None:
+        raise RuntimeError(
+            "make_dual(): Making a dual Tensor based on a Tensor that already has a forward gradient at the same level is not "
+            "supported."
         )
     return dual(tensor, tangent, levels[-1])
 

@@ -14,6 +14,20 @@ from ..core.tape import _set_grad_enabled, _set_tracking, record_function, track
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
 
+def _variables(who: str, given: tuple) -> tuple:
+    """What may be marked; RuntimeError for what is no tensor."""
+    for t in given:
+        if not isinstance(t, TensorBase):
+            raise RuntimeError(f"{who} only accepts variable arguments, but got {type(t).__name__}")
+    return given
+
+
+def _implemented_twice(*args: Any) -> Any:
+    raise RuntimeError(
+        "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
+    )
+
+
 class FunctionCtx:
     """What `forward` leaves for `backward`: tensors by `save_for_backward`, anything else as an attribute.
 
@@ -88,11 +102,11 @@ class FunctionCtx:
 
     def mark_dirty(self, *tensors: TensorBase) -> None:
         """Say which inputs `forward` has overwritten."""
-        self._dirty = tensors
+        self._dirty = _variables("mark_dirty", tensors)
 
     def mark_non_differentiable(self, *tensors: TensorBase) -> None:
         """Say which outputs have no gradient."""
-        self._constant = tensors
+        self._constant = _variables("mark_non_differentiable", tensors)
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether gradients that did not arrive come as zeros (the default) or as None."""
@@ -101,9 +115,12 @@ class FunctionCtx:
 
 class Function:
     """An operation with its own derivative: subclass with static methods `forward(ctx, …)` and `backward(ctx,
-    *grads)`, and call `apply`.
+    *grads)`, which may be called `vjp`, and call `apply`.
 
     With a static `setup_context(ctx, inputs, output)`, `forward` takes no ctx.
+
+    Raises:
+        RuntimeError: an object of the class is called, of which there is to be none; both `backward` and `vjp` are there
 
     >>> import flambeau
     >>> class Cube(flambeau.autograd.Function):
@@ -121,6 +138,20 @@ class Function:
     tensor(12.)
     """
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on "
+            "the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
+            "static forward method."
+        )
+
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
@@ -132,6 +163,15 @@ class Function:
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward "
             "mode AD."
         )
+
+    vjp = backward  # its other name: a class has one of them
+    generate_vmap_rule = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "vjp" in cls.__dict__:
+            own = cls.__dict__["vjp"]
+            cls.backward = staticmethod(_implemented_twice) if "backward" in cls.__dict__ else own  # type: ignore[method-assign]
 
     @staticmethod
     def jvp(*args: Any, **kwargs: Any) -> Any:

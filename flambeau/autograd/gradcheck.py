@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from ..core.base.formats import strided
 from ..core.base.tensor import TensorBase
+from ..core.places.join import stack
 from . import forward_ad as fwAD
 from .grad_mode import enable_grad, no_grad
 from .gradients import grad
@@ -56,6 +59,7 @@ class _Check:
         result = _tensors(func(*inputs))
         self.outputs = [o for o in result if o.requires_grad]
         self.places = [k for k, o in enumerate(result) if o.requires_grad]
+        self.constant = [k for k, o in enumerate(result) if o.is_floating_point() or o.is_complex()]
 
     def values(self) -> list[list]:
         """The outputs that have a derivative, as lists."""
@@ -92,6 +96,14 @@ class _Check:
             result = _tensors(self.func(*given))
             parts = [fwAD.unpack_dual(result[k]) for k in self.places]
         return [p.primal.new_zeros(p.primal.shape) if p.tangent is None else p.tangent for p in parts]
+
+    def no_slopes(self) -> None:
+        """That the outputs, none of which has a history, do not move with the inputs."""
+        self.places = self.constant
+        for x in self.wanted:
+            for _, _, derivatives in self.columns(x):
+                if any(d != 0 for derivative in derivatives for d in derivative):
+                    raise GradcheckError("Numerical gradient for function expected to be zero")
 
     def compare(self, got: float, expected: float, what: str) -> None:
         off = abs(got - expected)
@@ -149,6 +161,26 @@ class _Check:
                         f"gives different values: they differ by {worst}, the tolerance (nondet_tol) is {tol}"
                     )
 
+    def batched(self) -> None:
+        """That several gradients that are sent back at once give what each gives."""
+        for o, out in enumerate(self.outputs):
+            seeds = [_ramp(out), _ramp(out) * -0.5]
+            together = grad(
+                [out],
+                self.wanted,
+                [stack(seeds)],
+                retain_graph=True,
+                allow_unused=True,
+                is_grads_batched=True,
+            )
+            for k, seed in enumerate(seeds):
+                for i, (all_of_them, one) in enumerate(zip(together, self.backward(o, seed))):
+                    part = one.new_zeros(one.shape) if all_of_them is None else all_of_them[k]
+                    for a, b in zip(_flat(part), _flat(one)):
+                        self.compare(
+                            abs(a - b), 0.0, f"output {o} with respect to input {i}: batched less single"
+                        )
+
     def dtypes(self) -> None:
         for o, out in enumerate(self.outputs):
             for i, (g, x) in enumerate(zip(self.backward(o, _ramp(out)), self.wanted)):
@@ -187,6 +219,8 @@ def gradcheck(
     check_forward_ad: bool = False,
     check_backward_ad: bool = True,
     fast_mode: bool = False,
+    check_batched_grad: bool = False,
+    masked: bool | None = None,
 ) -> bool:
     """Compare the derivatives of `func` at `inputs` (float64 or complex128) with central differences.
 
@@ -194,8 +228,15 @@ def gradcheck(
     one product u'Jv for each pair of an input and an output.  Complex numbers are taken as points of the plane.
     True where |tape - difference| <= atol + rtol · |difference| everywhere and two backward passes differ by no
     more than `nondet_tol`; else GradcheckError, or False with `raise_exception=False`.  Outputs are always checked one
-    at a time, the others without a gradient, which is what `check_undefined_grad` asks for.  ValueError where no
-    input requires grad, or one is not of double precision.
+    at a time, the others without a gradient, which is what `check_undefined_grad` asks for.  Where no output has a
+    history, its differences are to be 0.  `check_batched_grad` sends several gradients back at once, too.
+
+    Raises:
+        ValueError: no input requires grad
+        RuntimeError: an input has a dimension with stride 0, whose elements do not move alone
+        NotImplementedError: `masked` is given, and an input is sparse
+
+    A UserWarning says that an input is not of double precision, which wants a larger `eps` and tolerances.
 
     >>> import flambeau
     >>> x = flambeau.tensor([0.5, 2.], dtype=flambeau.float64, requires_grad=True)
@@ -212,14 +253,29 @@ def gradcheck(
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
         )
-    for x in check.wanted:
+    for k, x in enumerate(inputs):
+        if not (isinstance(x, TensorBase) and x.requires_grad):
+            continue
         if x.dtype.name not in ("float64", "complex128"):
-            raise ValueError(
-                f"gradcheck(): inputs must be float64 or complex128 for differences to be exact enough, got {x.dtype}"
+            warnings.warn(
+                f"Input #{k} requires gradient and is not a double precision floating point or complex. This check will likely fail "
+                "if all the inputs are not of double precision floating point or complex.",
+                stacklevel=2,
             )
-    if not check.outputs:
-        raise ValueError("gradcheck(): no output of the function requires grad")
+        if x.layout is not strided:
+            if masked is not None:
+                raise NotImplementedError(
+                    f"gradcheck(): masked={masked} is not available for inputs of layout {x.layout}"
+                )
+        elif any(step == 0 and size > 1 for size, step in zip(x.shape, x.stride())):
+            raise RuntimeError(
+                f"The {k}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be able to "
+                "compute the numerical gradients correctly. You should call .contiguous on the input before passing it to gradcheck."
+            )
     try:
+        if not check.outputs:
+            check.no_slopes()
+            return True
         if fast_mode:
             check.along_ramps(check_backward_ad, check_forward_ad)
         else:
@@ -230,6 +286,8 @@ def gradcheck(
                 check.all_forward(columns)
         if check_backward_ad:
             check.same_twice(nondet_tol)
+            if check_batched_grad:
+                check.batched()
             if check_grad_dtypes:
                 check.dtypes()
     except GradcheckError:
@@ -254,10 +312,14 @@ def gradgradcheck(
     check_fwd_over_rev: bool = False,
     check_rev_over_rev: bool = True,
     fast_mode: bool = False,
+    gen_non_contig_grad_outputs: bool = False,
+    check_batched_grad: bool = False,
+    masked: bool | None = None,
 ) -> bool:
     """Compare second derivatives: gradcheck of the gradients as a function of inputs and incoming gradients.
 
-    `grad_outputs` defaults to fixed, uneven weights; `check_fwd_over_rev` checks them in forward mode.
+    `grad_outputs` defaults to fixed, uneven weights, with gaps between them in memory under `gen_non_contig_grad_outputs`;
+    `check_fwd_over_rev` checks them in forward mode.
 
     Raises:
         GradcheckError: derivatives disagree, with `raise_exception`
@@ -272,6 +334,8 @@ def gradgradcheck(
     outputs = [o for o in _tensors(func(*inputs)) if o.requires_grad]
     places = [k for k, o in enumerate(_tensors(func(*inputs))) if o.requires_grad]
     given = [_ramp(o) for o in outputs] if grad_outputs is None else _tensors(grad_outputs)
+    if grad_outputs is None and gen_non_contig_grad_outputs:
+        given = [stack([s, s], -1)[..., 0] for s in given]
     seeds = [s.detach().requires_grad_() for s in given] if grad_outputs is None else given
     count = len(seeds)
     wanted = [k for k, x in enumerate(inputs) if isinstance(x, TensorBase) and x.requires_grad]
@@ -299,6 +363,8 @@ def gradgradcheck(
         check_forward_ad=check_fwd_over_rev,
         check_backward_ad=check_rev_over_rev,
         fast_mode=fast_mode,
+        check_batched_grad=check_batched_grad,
+        masked=masked,
     )
 
 

@@ -20,9 +20,9 @@ def _select(e: Expr, g: Expr):
 def _extreme(e: Expr, g: Expr):
     """At a tie each side gets half, as PyTorch has it."""
     a, b = e.args
-    half, zero = g * 0.5, ex.like(g, 0.0)
-    a_wins = (a > b) if e.op == "max" else (a < b)
-    return where(a == b, half, where(a_wins, g, zero)), where(a == b, half, where(a_wins, zero, g))
+    share, zero = where(a == b, g * 0.5, g), ex.like(g, 0.0)
+    first, first_alone = (a >= b, a > b) if e.op == "max" else (a <= b, a < b)
+    return where(first, share, zero), where(first_alone, zero, share)
 
 
 def _cast(e: Expr, g: Expr):
@@ -34,11 +34,17 @@ def sign(x: Expr) -> Expr:
     """-1, 0 or 1; NaN for NaN; of a complex number, the one of length 1 in its direction."""
     if ex.is_complex(x.dtype):
         length = ex.absolute(x)
-        return x / ex.cast(where(length == 0, 1, length), x.dtype)
+        none = length == 0
+        return where(none, ex.like(x, 0.0), x / ex.cast(where(none, 1, length), x.dtype))
     one, zero = ex.like(x, 1), ex.like(x, 0)
     below = ex.neg(one) if ex.is_signed(x.dtype) else zero
     result = where(x > 0, one, where(x < 0, below, zero))
     return where(ex.isnan(x), x, result) if ex.is_float(x.dtype) else result
+
+
+def flat(g: Expr) -> Expr:
+    """What reaches the argument of a step function: 0, of g's sign, also where g is infinite or NaN."""
+    return ex.copysign(ex.like(g, 0.0), g)
 
 
 def _div(e: Expr, g: Expr):
@@ -60,6 +66,14 @@ def _expanded(e: Expr, g: Expr):
     from .lower import _expansions
 
     return gradients([_expansions()[e.op.removeprefix("call:")](*e.args)], [g], e.args)
+
+
+def _atan2(e: Expr, g: Expr):
+    """0 at the origin, where there is no angle."""
+    y, x = e.args
+    square = y * y + x * x
+    square = where(square == 0.0, ex.like(square, math.inf), square)
+    return g * (x / square), -(g * (y / square))
 
 
 def _acosh(e: Expr, g: Expr):
@@ -118,9 +132,7 @@ RULES: dict[str, Rule] = {
     "call:digamma": lambda e, g: (g * call("trigamma", e.args[0]),),
     "call:trigamma": _expanded,
     "call:pow": _pow,
-    "call:atan2": lambda e, g: tuple(
-        g * (part / (e.args[0] * e.args[0] + e.args[1] * e.args[1])) for part in (e.args[1], -e.args[0])
-    ),
+    "call:atan2": _atan2,
     "call:hypot": lambda e, g: (g * (e.args[0] / e), g * (e.args[1] / e)),
     "call:fmod": lambda e, g: (g, -(g * ex.trunc(e.args[0] / e.args[1]))),
     "call:remainder": lambda e, g: (g, -(g * ex.floor(e.args[0] / e.args[1]))),
@@ -138,13 +150,44 @@ PARTS: dict[str, Rule] = {
 }
 
 
+def _masked(g: Expr) -> tuple[Callable[[Expr], Expr], Expr] | None:
+    """How a gradient that is 0 on one side of a condition is made, and of what; None for another gradient."""
+    if g.op != "select":
+        return None
+    condition, a, b = g.args
+    if b.op == "const" and b.value == 0:
+        return lambda part: where(condition, part, ex.like(part, 0.0)), a
+    if a.op == "const" and a.value == 0:
+        return lambda part: where(condition, ex.like(part, 0.0), part), b
+    return None
+
+
 def parts_of(e: Expr, g: Expr) -> Sequence[Expr | None]:
-    """What reaches each argument of `e`."""
+    """What reaches each argument of `e`.
+
+    A branch that was not taken gets 0 whatever its slope is: the condition is asked after the slope has been
+    multiplied, since 0·inf is NaN.
+    """
+    masked = _masked(g)
+    if masked is not None:
+        mask, inner = masked
+        return [part if part is None else mask(part) for part in parts_of(e, inner)]
     if not any(ex.is_complex(x.dtype) for x in (e, *e.args)):
         return RULES[e.op](e, g)
     if e.op in PARTS:
         return PARTS[e.op](e, g)
     return [part if part is None else ex.conj(part) for part in RULES[e.op](e, ex.conj(g))]
+
+
+def _sum(a: Expr, b: Expr) -> Expr:
+    """a + b, under their condition where both have the same one."""
+    if a.op == b.op == "select" and a.args[0] is b.args[0]:
+        first, second = _masked(a), _masked(b)
+        if first is not None and second is not None:
+            one = ex.like(a, 1.0)
+            if first[0](one) is second[0](one):
+                return first[0](first[1] + second[1])
+    return a + b
 
 
 def gradients(outputs: Sequence[Expr], grads: Sequence[Expr], inputs: Sequence[Expr]) -> list[Expr | None]:
@@ -155,7 +198,7 @@ def gradients(outputs: Sequence[Expr], grads: Sequence[Expr], inputs: Sequence[E
 
     def arrive(e: Expr, g: Expr) -> None:
         before = arriving.get(id(e))
-        arriving[id(e)] = g if before is None else before + g
+        arriving[id(e)] = g if before is None else _sum(before, g)
 
     for out, given in zip(outputs, grads):
         if ex.is_smooth(out.dtype):

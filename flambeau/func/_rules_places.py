@@ -284,10 +284,12 @@ def _segments(level: Level, op: Any, args: list, kwargs: dict, running: Running 
 
 # --- order ------------------------------------------
 def _middle(op: Any) -> None:
+    of_all = operation(f"{op.__name__}_of_all")
+
     @made(op)
     def median(input: Any, dim: Any = None, keepdim: bool = False) -> Result:
         if dim is None:
-            return op(input.reshape(-1), 0).values
+            return of_all(input.reshape(-1), 0)
         return _along_one(op, input, dim, keepdim)
 
 

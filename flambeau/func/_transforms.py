@@ -76,7 +76,8 @@ def _tensors(tree: Any, who: str, what: str) -> list[TensorBase]:
     result = _leaves(tree)
     for leaf in result:
         if not isinstance(leaf, TensorBase):
-            raise ValueError(f"{who}(): expected {what} to hold Tensors only, got {type(leaf).__name__}")
+            error = ValueError if what == "the inputs" else RuntimeError  # as PyTorch's
+            raise error(f"{who}(): expected {what} to hold Tensors only, got {type(leaf).__name__}")
     return result
 
 
@@ -86,6 +87,8 @@ def _chosen(args: tuple, argnums: Argnums, who: str) -> Any:
     for n in numbers:
         if not -len(args) <= n < len(args):
             raise RuntimeError(f"{who}(): Got argnum={n}, but only {len(args)} positional inputs")
+    if len({n % len(args) for n in numbers}) < len(numbers):
+        raise RuntimeError(f"{who}(): argnums elements must be unique, got {numbers}")
     return args[argnums] if isinstance(argnums, int) else tuple(args[n] for n in numbers)
 
 
@@ -228,8 +231,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     """The output of `func(*primals)`, and a function that gives the product of a vector with the Jacobian.
 
     Raises:
-        RuntimeError: the function that it gives is called with vectors that are not shaped as the output
-        ValueError: `func` returns what is no tensor
+        RuntimeError: `func` returns what is no tensor; the function that it gives is called with vectors that are not
+            built or shaped as the output
+        ValueError: a primal is no tensor
 
     >>> import flambeau
     >>> out, pull = flambeau.func.vjp(lambda t: t * t, flambeau.tensor([1., 2.]))
@@ -240,8 +244,13 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
 
     def pull(cotangents: Any) -> Any:
         """Gradients of the primals, a tuple, from those of the output."""
-        result = call.gradients(_tensors(cotangents, "vjp", "the cotangents"), True)
-        return _like(primals, result)
+        seeds = _tensors(cotangents, "vjp", "the cotangents")
+        if len(seeds) != len(call.outputs):
+            raise RuntimeError(
+                "vjp(): Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function: "
+                f"got {len(seeds)} tensors for {len(call.outputs)} outputs"
+            )
+        return _like(primals, call.gradients(seeds, True))
 
     out = call.released(call.result)
     return (out, pull, call.released(call.aux)) if has_aux else (out, pull)
@@ -259,8 +268,8 @@ def jvp(
     """The output of `func(*primals)`, and its derivative along `tangents`.
 
     Raises:
-        RuntimeError: `primals` is no tuple, or `tangents` are not built or shaped as it
-        ValueError: `func` returns what is no tensor
+        RuntimeError: `primals` is no tuple, or `tangents` are not built or shaped as it; they hold, or `func` returns, what is
+            no tensor
 
     >>> import flambeau
     >>> flambeau.func.jvp(lambda t: t * t, (flambeau.tensor(3.),), (flambeau.tensor(1.),))

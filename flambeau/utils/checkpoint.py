@@ -396,6 +396,9 @@ def _version(value: Any) -> int | None:
 class CheckpointFunction(Function):
     """The re-entrant variant: forward records nothing, backward runs a backward pass of its own.
 
+    Raises:
+        RuntimeError: an object of the class is called
+
     >>> import flambeau
     >>> from flambeau.utils.checkpoint import checkpoint
     >>> x = flambeau.ones(2, requires_grad=True)

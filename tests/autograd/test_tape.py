@@ -68,6 +68,22 @@ def test_backward_twice_needs_retain_graph():
         y.backward()
 
 
+@pytest.mark.parametrize(
+    "op", (lambda x: x * 2, lambda x: x / 2, lambda x: 2 / x, lambda x: x**3, lambda x: x.exp())
+)
+def test_a_number_that_a_derivative_reads_is_freed_with_the_graph(op):
+    """As a tensor is, which PyTorch makes of it; what reads nothing may be gone through again."""
+    y = op(leaf([1.0, 2.0])).sum()
+    y.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+    x = leaf([1.0, 2.0])
+    z = (x + 2).sum() - 1
+    z.backward()
+    z.backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
 def test_no_grad_and_detach():
     x = leaf([1.0])
     with flambeau.no_grad():

@@ -24,7 +24,7 @@ SAVES_RESULT = frozenset("""
     linalg_norm pinv matrix_power tensorinv tensorsolve old_cholesky cholesky_solve cholesky_inverse triangular_solve old_qr old_svd
     old_lu old_lu_solve pinverse svd_lowrank pca_lowrank masked.cumprod masked.amax masked.amin masked.logsumexp masked.norm
     masked.std masked.softmax masked.log_softmax masked.softmin i0e i1 i1e erfcx ndtri frobenius_norm norm_except_dim flat_lstm
-    flat_lstm_cell flat_rnn_tanh_cell flat_rnn_relu_cell scatter_reduce index_reduce segment_reduce
+    flat_lstm_cell flat_rnn_tanh_cell flat_rnn_relu_cell scatter_reduce index_reduce segment_reduce median nanmedian
 """.split())  # fmt: skip
 # Functions that PyTorch does not differentiate at all.
 ONLY_HERE = frozenset("""

@@ -14,3 +14,4 @@ inherit_operators: _Any
 set_operator: _Any
 set_public_node: _Any
 set_tensor_class: _Any
+warnings: _Any

@@ -22,6 +22,7 @@ from .dtypes cimport (
 from . import display, dtypes as _dtypes
 from .callbacks import callbacks
 from operator import index as _index
+import warnings
 
 cdef extern from "Python.h":
     ctypedef object (*newfunc)(PyTypeObject*, object, PyObject*)
@@ -483,6 +484,15 @@ cdef object single(TensorBase t):
     return read_item(t) if wrapper_info(t) is None and not runtime.observers else (<object>t).item()
 
 
+cdef object real_of(object value, str kind):
+    """A number without its imaginary part; RuntimeError where that is not 0."""
+    if isinstance(value, complex):
+        if value.imag:
+            raise RuntimeError(f"value cannot be converted to type {kind} without overflow: got {value}")
+        return value.real
+    return value
+
+
 cdef object nested(TensorBase t, int d, int64_t offset):
     if d == t.rank:
         return value_at(t.storage.data + offset * t.width, t.code)
@@ -851,7 +861,13 @@ cdef class TensorBase:
 
     @property
     def grad(self):
-        """The gradient that backward() has accumulated here, or None."""
+        """The gradient that backward() has accumulated here, or None; that of a result stays None without `retain_grad`, which a
+        UserWarning says.
+        """
+        if self.grad_ is None and self.fn is not None and not self.retains and self.grad_fn is not None:
+            warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+                          "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
+                          "Tensor, use .retain_grad() on the non-leaf Tensor.")
         return self.grad_
 
     @grad.setter
@@ -860,6 +876,8 @@ cdef class TensorBase:
         if value is not None:
             if not isinstance(value, TensorBase):
                 raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value).__name__}")
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
             g = <TensorBase>value
             if not same_shape(g, self):
                 raise RuntimeError(f"assigned grad has data of a different size: expected {self.shape}, got {g.shape}")
@@ -977,10 +995,10 @@ cdef class TensorBase:
         return bool(element(self) if wrapper_info(self) is None and not runtime.observers else (<object>self).item())
 
     def __int__(self):
-        return int(single(self))
+        return int(real_of(single(self), "int64_t"))
 
     def __float__(self):
-        return float(single(self))
+        return float(real_of(single(self), "double"))
 
     def __complex__(self):
         return complex(single(self))
@@ -1063,9 +1081,13 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_IMOD], self, other)
 
     def __pow__(self, other, modulo):
+        if modulo is not None:
+            return NotImplemented
         return runtime.binary(<object>operators[OP_POW], self, other)
 
     def __rpow__(self, other, modulo):
+        if modulo is not None:
+            return NotImplemented
         return runtime.binary(<object>operators[OP_RPOW], self, other)
 
     def __ipow__(self, other):

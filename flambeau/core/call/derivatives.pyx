@@ -6,7 +6,7 @@ from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, size_from
 from ..base.tensor cimport OP_ADD, TensorBase, operator_for, runtime, same_shape
 from ..tape.nodes cimport Node
-from ..tape.saved cimport Slot, clear_slot, save_tensor, unpack_tensor
+from ..tape.saved cimport Slot, clear_slot, refuse_freed, save_tensor, unpack_tensor
 from ..tape.inplace cimport after_write, before_write, rebase
 from ..tape.history cimport attach
 from .interceptors cimport note_copy
@@ -73,6 +73,8 @@ cdef class PointwiseNode(Node):
         cdef int k, slot = 0, computed = 0
         cdef TensorBase t
         cdef object results = None, g
+        if self.released and self.numbers_ != NULL:
+            refuse_freed()                # PyTorch saves a number that the derivative reads as a tensor
         if how.count:
             for k in range(how.count):
                 if how.kinds[k] == 0:

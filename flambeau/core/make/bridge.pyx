@@ -111,7 +111,7 @@ def numpy(TensorBase input not None, *, force: bool = False):
     >>> flambeau.ones(2).numpy()
     array([1., 1.], dtype=float32)
     """
-    if not force and grad_enabled() & REVERSE and wants_grad(input):
+    if not force and grad_enabled() & REVERSE and wants_grad(input) and (<object>input).requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                            "instead.")
     if input.storage.on is not None:

@@ -8,7 +8,7 @@ from cpython.object cimport PyObject
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from ..base.callbacks import callbacks
-from ..base.dtypes cimport BOOL, U8, U16, U64, I32, I64, CATEGORY, dtype_of
+from ..base.dtypes cimport BOOL, U8, U16, U64, I32, I64, F64, CATEGORY, dtype_of
 from ..base.tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, check_no_internal_overlap, new_tensor, new_tensor_on, operator_for, pointer, runtime, same_shape, wrap_dim
 from ..loops.launch cimport moved
 from ..tape.modes cimport grad_enabled, set_grad
@@ -363,11 +363,21 @@ cdef int64_t places_for(object value, int rest):
     return given.sizes[given.rank - 1 - rest]
 
 
+cdef object within(object value, TensorBase t):
+    """A number to write to elements of t: one past the range of a half type is infinite there, though `fill_` refuses it."""
+    if t.width < 4 and CATEGORY[t.code] == 2 and (isinstance(value, float) or PyLong_Check(value)) and abs(value) > 440:
+        return to_dtype(fill_(new_tensor(0, NULL, F64), value), dtype_of(t.code))
+    return value
+
+
 cdef int setitem(TensorBase t, object key, object value) except -1:
     cdef TensorBase v, given
     cdef int dims, d
     cdef uint64_t turned = 0
     cdef list indices = None
+    cdef bint number = not isinstance(value, TensorBase)
+    if number:
+        value = within(value, t)
     if not PyTuple_Check(key) and not PyLong_CheckExact(key):
         key = key_of(key)
     if PySlice_Check(key) and t.rank:
@@ -378,7 +388,7 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
         v = <TensorBase>getitem(t, key)
     else:
         if isinstance(key, TensorBase) and (<TensorBase>key).code == BOOL and (<TensorBase>key).rank:
-            if not isinstance(value, TensorBase) and same_shape(t, <TensorBase>key):
+            if number and same_shape(t, <TensorBase>key):
                 (<object>t).masked_fill_(key, value)
                 return 0
             key, t = positions(t, <TensorBase>key, places_for(value, t.rank - (<TensorBase>key).rank))

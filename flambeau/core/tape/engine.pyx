@@ -4,10 +4,11 @@ from libc.stdlib cimport free, realloc
 from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
 from ..base.profiling cimport EVALUATION, NODE, begin, end, number, profiling
+from ..base.dtypes cimport CATEGORY
 from ..base.tensor cimport TensorBase, runtime, new_tensor_on, OP_ADD, operator_for
 from .modes cimport FORWARD, REVERSE, casting, grad_enabled, set_casting, set_grad, wants_grad
 from .nodes cimport Node, drain, swapped_error
-from .hooks cimport run_post_hooks, run_pre_hooks
+from .hooks cimport replaced, run_post_hooks, run_pre_hooks
 from .anomaly cimport anomaly_enabled, checked
 from .gradients cimport accumulate
 from .nodes import AccumulateGrad
@@ -278,7 +279,7 @@ cdef class Task:
             for hook in list(leaf.hooks[0]):
                 changed = hook(grad)
                 if changed is not None:
-                    grad = changed
+                    grad = replaced(hook, grad, changed)
         if self.collect is not None:
             self.collect(leaf, grad)
             return 0
@@ -467,7 +468,10 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
             if not isinstance(target, Node):
                 task.wanted.add(id(target))
             elif accumulate:
-                raise RuntimeError("backward(): one of the inputs is not a leaf; use autograd.grad for its gradient")
+                if not isinstance(given, TensorBase):
+                    raise RuntimeError("backward(): one of the inputs is the edge of a node, which has no .grad; use autograd.grad "
+                                       "for its gradient")
+                given.retain_grad()
             task.captures.setdefault(target, []).append((number, place))
     engine_lock.acquire()
     cdef long outer_pass = flambeau_pass
@@ -598,7 +602,8 @@ def tensor_backward(TensorBase self, gradient=None, retain_graph=None, create_gr
     tensor([2., 4.])
     """
     cdef TensorBase one
-    if gradient is None and inputs is None and not create_graph and self.count == 1 and wants_grad(self) and not (
+    if gradient is None and inputs is None and not create_graph and self.count == 1 and wants_grad(self) and (
+            CATEGORY[self.code] <= 2) and not (
             self.storage.on is not None and self.storage.on.blank):     # what has no elements stands for something else
         one = new_tensor_on(self.storage.on, self.rank, self.sizes, self.code)
         (<object>one).fill_(1)

@@ -164,6 +164,9 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
             node.connect(k, t)
     dirty = {id(d) for d in context._dirty}
     constant = {id(c) for c in context._constant}
+    if not dirty <= {id(o) for o in outputs}:
+        raise RuntimeError(f"{node.name()}: Some elements marked as dirty during the forward method were not returned as output. The "
+                           "inputs that are modified inplace must all be outputs of the Function.")
     given = {id(a) for a in arguments}
     for k in range(node.outputs):
         out = outputs[k]
@@ -198,6 +201,8 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
     for k in range(node.outputs):
         if isinstance(made[k], TensorBase) and id(outputs[k]) not in constant and CATEGORY[(<TensorBase>made[k]).code] >= 2:
             if id(outputs[k]) in dirty:
+                if wants_grad(<TensorBase>made[k]) and (<TensorBase>made[k]).grad_fn_now() is None:
+                    raise RuntimeError(f"{node.name()}: a leaf Variable that requires grad has been used in an in-place operation.")
                 rebase(<TensorBase>made[k], node, k)
             else:
                 drop_base(<TensorBase>made[k], arguments)

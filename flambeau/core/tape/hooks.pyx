@@ -78,6 +78,19 @@ def _is_retained(pair):
     return isinstance(pair[1], Retained)
 
 
+cdef object replaced(hook, grad, changed):
+    """The gradient that a tensor's hook has put in the place of another; it is one of the same shape and dtype."""
+    cdef str name
+    if not isinstance(changed, TensorBase):
+        raise TypeError(f"expected Variable, but hook returned '{type(changed).__name__}'")
+    if changed.dtype is not grad.dtype or changed.shape != grad.shape:
+        name = getattr(hook, "__name__", type(hook).__name__)
+        if changed.dtype is not grad.dtype:
+            raise RuntimeError(f"hook '{name}' has changed the type of value (was {grad.type()} got {changed.type()})")
+        raise RuntimeError(f"hook '{name}' has changed the size of value: was {list(grad.shape)}, got {list(changed.shape)}")
+    return changed
+
+
 cdef list run_pre_hooks(Node node, list grads):
     """Hooks of tensors and of the node itself, on the gradients that arrived; what `retain_grad` keeps is what they leave."""
     for number, hook in sorted(node.pre_hooks, key=_is_retained):
@@ -85,7 +98,7 @@ cdef list run_pre_hooks(Node node, list grads):
             if grads[number] is not None:
                 changed = hook(grads[number])
                 if changed is not None:
-                    grads[number] = changed
+                    grads[number] = replaced(hook, grads[number], changed)
         else:
             changed = hook(tuple(grads))
             if changed is not None:

@@ -252,7 +252,7 @@ class AccumulateGrad(Node):
         self.variable = variable
 
     def name(self) -> str:
-        return "AccumulateGrad"
+        return "torch::autograd::AccumulateGrad"
 
     def __eq__(self, other):
         return isinstance(other, AccumulateGrad) and other.variable is self.variable

@@ -11,6 +11,7 @@ cdef struct Slot:             # a tensor that a node saves for backward
 
 cdef bint packing() noexcept  # whether saved tensors go through hooks in this thread
 cdef int save_tensor(Slot* slot, TensorBase t, int output, TensorBase written=*) except -1
+cdef int refuse_freed() except -1
 cdef TensorBase unpack_tensor(Slot* slot, Node node)
 
 cdef inline void clear_slot(Slot* slot) noexcept:

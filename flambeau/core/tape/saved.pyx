@@ -45,15 +45,20 @@ cdef int save_tensor(Slot* slot, TensorBase t, int output, TensorBase written=No
     return 0
 
 
+cdef int refuse_freed() except -1:
+    """Raise for a node whose operands were freed."""
+    raise RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+        "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+        "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+        "saved tensors after calling backward.")
+
+
 cdef TensorBase unpack_tensor(Slot* slot, Node node):
     """The tensor again; RuntimeError when it has been written to since, or was freed."""
     cdef TensorBase t, again
     if slot.tensor == NULL:
-        raise RuntimeError(
-            "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
-            "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
-            "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
-            "saved tensors after calling backward.")
+        refuse_freed()
     if isinstance(<object>slot.tensor, Packed):
         return unpacked(<Packed>slot.tensor, slot.output, node)
     t = <TensorBase>slot.tensor

@@ -558,6 +558,11 @@ def isin(
     """
     import numpy as np
 
+    if not isinstance(elements, TensorBase) and not isinstance(test_elements, TensorBase):
+        raise TypeError(
+            f"isin(): one of elements and test_elements must be a Tensor, got {type(elements).__name__} and "
+            f"{type(test_elements).__name__}"
+        )
     if not isinstance(elements, TensorBase):  # a number counts in the dtype that it has among tensors
         elements = test_elements.new_tensor(elements, dtype=result_type(test_elements, elements))
     elif not isinstance(test_elements, TensorBase):

@@ -122,6 +122,13 @@ def _to_place(
     return _to_places(grad_values, indices, dim, shape_input)
 
 
+def _to_equals(grad_values: TensorBase, values: TensorBase, input: TensorBase, dim: int) -> TensorBase:
+    """That of one element of each row, spread evenly over those that equal it."""
+    grad_values, values = grad_values.unsqueeze(dim), values.unsqueeze(dim)
+    equal = (input == values) | (input.isnan() & values.isnan())
+    return (grad_values / equal.sum(dim, True)).masked_fill(~equal, 0)
+
+
 @library("sort", "argsort", "Tensor.argsort", differentiable=False, batching="along")
 def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: bool = False) -> TensorBase:
     """Indices (int64) that sort along `dim`: the second result of `sort`.
@@ -281,7 +288,7 @@ def _median(who: str, result: type, skip_nan: bool):
                 )
             if input.numel() == 0:
                 return input.new_full((), math.nan)
-            return of_rows(input.reshape(-1), 0, False).values
+            return of_all(input.reshape(-1), 0)
         axis = _wrapped(dim, input, who)
         if input.ndim and input.shape[axis] == 0:
             raise IndexError(f"{who}(): Expected reduction dim {axis} to have non-zero size.")
@@ -302,6 +309,20 @@ def _median(who: str, result: type, skip_nan: bool):
         batching="along",
     )(rows)
     of_rows.derivative(_to_place)
+
+    def whole(input: TensorBase, dim: int) -> TensorBase:
+        return _pick(input, dim, _median_places(input, dim, skip_nan), False, result)[0]
+
+    whole.__name__ = whole.__qualname__ = f"{who}_of_all"
+    whole.__doc__ = f"`{who}` of all elements, which lie along one dimension."
+    of_all = leaf(
+        "sort",
+        results=("values",),
+        inputs=("input",),
+        label=f"{who.capitalize()}Backward0",
+        batching="along",
+    )(whole)
+    of_all.derivative(_to_equals)
     function.__name__ = function.__qualname__ = who
     function.__doc__ = (
         "The lower median x₍⌊(n - 1) / 2⌋₎ of the n sorted elements, of all or along `dim`.\n\n"

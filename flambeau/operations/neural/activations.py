@@ -304,7 +304,7 @@ def hardswish(input):
 @hardswish.derivative
 def _(grad, input):
     middle = grad * (input / 3.0 + 0.5)
-    return fn.where(input < -3.0, _zero(grad), fn.where(input <= 3.0, middle, grad))
+    return fn.where(input <= -3.0, _zero(grad), fn.where(input < 3.0, middle, grad))
 
 
 @pointwise(places=("_softshrink",), dtypes=FLOATING, in_place=False)

@@ -6,6 +6,7 @@ import math
 
 from ...codegen import expr as ex
 from ...codegen import functions as fn
+from ...codegen.differentiate import flat
 from ...codegen.differentiate import sign as sign_of
 from ...core.base.tensor import TensorBase
 from ...core.call.operation import rename
@@ -150,7 +151,7 @@ def floor_quotient(input, other):
 
 @floor_quotient.derivative
 def _(grad):
-    return None, None
+    return flat(grad), flat(grad)
 
 
 @pointwise(dtypes=NUMERIC, places=("_trunc_quotient",), in_place=False, aten="div")
@@ -164,7 +165,7 @@ rename(trunc_quotient, "div")
 
 @trunc_quotient.derivative
 def _(grad):
-    return None, None
+    return flat(grad), flat(grad)
 
 
 @pointwise(rounded=True, dtypes=NUMERIC, places=("_remainder",), in_place=False)
@@ -240,7 +241,7 @@ def sign(input):
 
 @sign.derivative
 def _(grad):
-    return grad * 0.0
+    return flat(grad)
 
 
 @pointwise(name="sgn", dtypes=EVERY)
@@ -257,7 +258,7 @@ def sgn(input):
 @sgn.derivative
 def _(grad, input):
     if not fn.is_complex(input.dtype):
-        return grad * 0.0
+        return flat(grad)
     length, g = fn.absolute(input), fn.conj(grad)
     safe = fn.where(length == 0, fn.like(length, 1.0), length)
     turn = input / fn.cast(safe, input.dtype)
@@ -411,7 +412,7 @@ def _rounding(name: str, what: str, example: str, function, reference: str, *als
 
     @op.derivative
     def _(grad):
-        return grad * 0.0
+        return flat(grad)
 
     return op
 
@@ -441,7 +442,7 @@ def rounded(input):
 
 @rounded.derivative
 def _(grad):
-    return grad * 0.0
+    return flat(grad)
 
 
 @pointwise(places=("_round_behind",), in_place=False, dtypes=FLOATING)
@@ -458,12 +459,12 @@ def rounded_before(input, *, scale=1.0):
 
 @rounded_behind.derivative
 def _(grad):
-    return grad * 0.0
+    return flat(grad)
 
 
 @rounded_before.derivative
 def _(grad):
-    return grad * 0.0
+    return flat(grad)
 
 
 for _op in (rounded_behind, rounded_before):
@@ -879,7 +880,7 @@ def is_counted(input):
 
 @is_counted.derivative
 def _(grad):
-    return grad * 0.0
+    return flat(grad)
 
 
 @pointwise(places=("_identity",), in_place=False, dtypes=EVERY, label="CloneBackward0", linear="together")
@@ -943,7 +944,7 @@ def copysign(input, other):
 @copysign.derivative
 def _(grad, input, out):
     ratio = fn.where(input == 0, fn.like(grad, 0.0), sign_of(input) * sign_of(out))
-    return grad * ratio, fn.like(grad, 0.0) * grad
+    return grad * ratio, flat(grad)
 
 
 @pointwise(reference="numpy.heaviside", domain=(-2.0, 2.0), alike=("input", "values"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...codegen import functions as fn
+from ...codegen.differentiate import flat
 from ...core.base.tensor import TensorBase
 from ..declare.pointwise import EVERY, FLOATING, pointwise
 from ..declare.registry import library
@@ -65,7 +66,7 @@ def angle(input):
 @angle.derivative
 def _(grad, input):
     if not fn.is_complex(input.dtype):
-        return grad * 0.0
+        return flat(grad)
     x, y = fn.real(input), fn.imag(input)
     square = x * x + y * y
     safe = fn.where(square == 0, fn.like(square, 1.0), square)

@@ -363,11 +363,21 @@ def sinc(input):
     return fn.where(input == 0, fn.like(input, 1.0), fn.sin(x) / x)
 
 
+# Of the derivative of sin(x) / x, which is odd: 2k (-1)^k / (2k + 1)! at x^(2k - 1).
+_SINC_SLOPES = [2 * k * (-1.0) ** k / math.factorial(2 * k + 1) for k in range(1, 10)]
+
+
 @sinc.derivative
 def _(grad, input):
+    """The quotient's two terms are nearly equal near 0; there it is the Taylor series."""
     x = input * math.pi
     slope = (fn.cos(x) * x - fn.sin(x)) / (x * input)
-    return fn.where(input == 0, fn.like(grad, 0.0), grad * slope)
+    square = x * x
+    series = fn.like(x, _SINC_SLOPES[-1])
+    for coefficient in reversed(_SINC_SLOPES[:-1]):
+        series = series * square + coefficient
+    near = fn.absolute(x) < 1.0
+    return fn.where(near, grad * (series * x * math.pi), grad * slope)
 
 
 @pointwise(int_to_float=True, reference="numpy.deg2rad", label="Deg2RadBackward0", additive=True)
@@ -444,7 +454,9 @@ def log_odds(input):
 
 @log_odds.derivative
 def _(grad, input):
-    return grad / (input * (1.0 - input))
+    """NaN where the value is."""
+    inside = (input >= 0.0) & (input <= 1.0)
+    return fn.where(inside, grad / (input * (1.0 - input)), fn.like(grad, math.nan))
 
 
 @pointwise(places=("_logit_within",), int_to_float=True, in_place=False)

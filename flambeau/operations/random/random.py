@@ -914,7 +914,7 @@ def bernoulli(input: TensorBase, p: float | None = None, *, generator: Generator
 
 @bernoulli.derivative
 def _bernoulli_gradient(grad: TensorBase) -> TensorBase:
-    return grad * 0.0
+    return grad.new_zeros(grad.shape)
 
 
 @library("random", "multinomial", "Tensor.multinomial", differentiable=False, batching="sliced")

@@ -73,7 +73,8 @@ def vector_norm(x, ord=2, dim=None, keepdim: bool = False, *, dtype=None, out=No
     check_norm("linalg.vector_norm", x, ord, dtype)
     if dtype is not None:
         x = x.to(dtype)
-    x = x.abs() if x.is_complex() else x
+    if x.is_complex() and ord != 2:  # the length's second derivative would be lost where an element is 0
+        x = x.abs()
     if ord == 2:
         result = norm2.over((x,), dim, keepdim)
     elif ord == math.inf:

@@ -517,6 +517,34 @@ def _fits_into(shape, whole) -> bool:
     return lead >= 0 and all(n in (1, m) for n, m in zip(shape, whole[lead:]))
 
 
+@pointwise(
+    places=("_binary_entropy",),
+    dtypes=FLOATING,
+    domain=(0.1, 0.9),
+    alike=("input", "target"),
+    in_place=False,
+    label="BinaryCrossEntropyBackward0",
+)
+def binary_entropy(input, target):
+    """-(y log x + (1 - y) log(1 - x)); logarithms are at least -100."""
+    low = fn.like(input, -100.0)
+    sure = fn.maximum(fn.log(input), low)
+    unsure = fn.maximum(fn.log1p(-input), low)
+    return -(target * sure + (1.0 - target) * unsure)
+
+
+@binary_entropy.derivative
+def _(grad, input, target):
+    """As in PyTorch, x (1 - x) is at least 1e-12: at 0 and 1 the slope is finite, and 0 where x is y."""
+    low = fn.like(input, -100.0)
+    slope = (input - target) / fn.maximum((1.0 - input) * input, fn.like(input, 1e-12))
+    to_target = fn.maximum(fn.log1p(-input), low) - fn.maximum(fn.log(input), low)
+    return grad * slope, grad * to_target
+
+
+rename(binary_entropy, "binary_cross_entropy")
+
+
 @library(
     "composite",
     "nn.functional.binary_cross_entropy",
@@ -557,7 +585,7 @@ def binary_cross_entropy(
         raise RuntimeError(
             f"binary_cross_entropy(): weight must broadcast to the input's shape {list(input.shape)}, got {list(weight.shape)}"
         )
-    loss = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
+    loss = binary_entropy(input, target)
     return reduced(loss if weight is None else loss * weight, reduction)
 
 

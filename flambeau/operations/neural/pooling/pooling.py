@@ -25,6 +25,7 @@ from ...declare.examples import of_call
 from ...declare.half_types import FLOAT32, HALF_TYPES, in_float32
 from ...declare.indexed import indexed
 from ...declare.registry import leaf, register
+from ..activations import relu
 
 
 # --- kernels ------------------------------
@@ -705,7 +706,8 @@ def _declare_means(n: int) -> None:
     def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode: bool = False) -> TensorBase:
         kernel = ntuple(f"lp_pool{n}d", "kernel_size", kernel_size, n)
         powers = _avg_pool(n, input**norm_type, kernel, stride, 0, ceil_mode, True, None)
-        return (powers.sign() * powers.abs() * math.prod(kernel)) ** (1.0 / norm_type)
+        size = relu(powers.abs())  # which lets nothing through where a window is 0, and its root has no slope
+        return (powers.sign() * size * math.prod(kernel)) ** (1.0 / norm_type)
 
     _enter(
         n,
