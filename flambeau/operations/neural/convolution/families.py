@@ -234,8 +234,8 @@ def _way(
         return "product"
     if last or shape[0] * filters * math.prod(out) * terms <= few:
         return "direct"
-    read, made = (out, shape[2:]) if turned else (shape[2:], out)
-    if kernel == (1, 1) and _reads_alone(g, read, made):
+    spots = (out, shape[2:]) if turned else (shape[2:], out)
+    if kernel == (1, 1) and _reads_alone(g, *spots):
         if filters >= FEWEST_IN_PLANES[0] and channels >= FEWEST_IN_PLANES[1]:
             return "planes" if near else "spaced"
         if near:
