@@ -434,6 +434,25 @@ def test_bias_gradient_sums_rows_with_the_same_bits_for_any_number_of_threads(sh
     np.testing.assert_allclose(found[0], np.array(g.tolist()).sum(0), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [flambeau.float32, flambeau.float64, flambeau.complex64], ids=str)
+@pytest.mark.parametrize("turned", [(0,), (1,), (0, 1)], ids=str)
+def test_a_weights_gradient_is_one_product_however_the_sequences_lie(turned, dtype):
+    """Bits of products that are added up would differ: their sums begin anew with each sequence."""
+    x, grad = (
+        flambeau.tensor(noise(4, 7, count, seed=count)).to(dtype) for count in (96, 160)
+    )  # (sequence, step, features)
+    weight = flambeau.zeros(160, 96, dtype=dtype, requires_grad=True)
+
+    def gradient(x, grad):
+        return flambeau.autograd.grad(linear(x, weight), weight, grad)[0]
+
+    def lies_by_steps(t):
+        return t.transpose(0, 1).contiguous().transpose(0, 1)
+
+    given = [lies_by_steps(t) if k in turned else t for k, t in enumerate((x, grad))]
+    assert flambeau.equal(gradient(*given), gradient(x, grad))
+
+
 # --- einsum and its kin -----------------------------------------------------------------------
 EQUATIONS = [
     ("ij->ji", (2, 3)),

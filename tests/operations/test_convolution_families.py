@@ -139,6 +139,18 @@ BIG = [  # several blocks and bands, images that share one, filters beyond a pan
     ("direct", (2, 3, 60, 64), (64, 3, 7, 7), Geometry((2, 2), (3, 3), (1, 1), 1)),
     ("direct", (1, 1024, 6, 5), (40, 1024, 1, 1), Geometry((2, 2), (0, 0), (1, 1), 1)),
     ("planes", (3, 70, 20, 21), (50, 70, 1, 1), Geometry((1, 1), (0, 0), (1, 1), 1)),
+    (
+        "planes",
+        (1, 300, 7, 7),
+        (200, 300, 1, 1),
+        Geometry((1, 1), (0, 0), (1, 1), 1),
+    ),  # parts of filters share pixels
+    (
+        "planes",
+        (37, 600, 2, 2),
+        (140, 600, 1, 1),
+        Geometry((1, 1), (0, 0), (1, 1), 1),
+    ),  # and images a vector; far terms
     ("winograd 4", (5, 40, 30, 31), (70, 40, 3, 3), Geometry((1, 1), (1, 1), (1, 1), 1)),
     ("winograd 2", (5, 40, 30, 31), (70, 40, 3, 3), Geometry((1, 1), (0, 2), (1, 1), 1)),
     ("winograd 4", (1, 90, 9, 9), (130, 90, 3, 3), Geometry((1, 1), (1, 1), (1, 1), 1)),
@@ -173,6 +185,37 @@ def test_the_same_bits_for_any_number_of_threads(way, shape, weight, g, layout):
     np.testing.assert_allclose(found[0][1], want, rtol=0, atol=scale * (terms * weight[0]) ** 0.5)
 
 
+@pytest.mark.parametrize("images", [1, 5])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (1, 3), (4, 2)], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_windows_of_one_place(layout, stride, images):
+    rng = np.random.default_rng(7)
+    x, w = (
+        rng.standard_normal((images, 300, 12, 9)).astype("f"),
+        rng.standard_normal((280, 300, 1, 1)).astype("f"),
+    )
+    g, sizes = Geometry(stride, (0, 0), (1, 1), 1), tuple(-(-n // s) for n, s in zip((12, 9), stride))
+    grad = rng.standard_normal((images, 280, *sizes)).astype("f")
+    near = "planes" if stride == (1, 1) else "spaced"
+    assert families._way("float32", False, x.shape, w.shape, g, sizes, False, True) == near
+    assert families._way("float32", False, grad.shape, w.shape, g, (12, 9), True, True) == near
+    assert families._weight_way("float32", grad.shape, x.shape, g, (1, 1), True) == "product"
+
+    given, filters = laid(x, layout).requires_grad_(), fb.tensor(w, requires_grad=True)
+    y = F.conv2d(given, filters, stride=stride)
+    to_x, to_w = fb.autograd.grad(y, (given, filters), laid(grad, layout))
+    np.testing.assert_allclose(y.detach().numpy(), summed(x, w, g, sizes), rtol=0, atol=1e-4)
+    np.testing.assert_allclose(to_x.numpy(), adjoint(grad, w, g, (12, 9)), rtol=0, atol=1e-4)
+    read = x[:, :, :: stride[0], :: stride[1]].astype("d")
+    want = np.einsum("nohw,nchw->oc", grad.astype("d"), read, optimize=True)[:, :, None, None]
+    np.testing.assert_allclose(to_w.numpy(), want, rtol=0, atol=1e-4)
+    if layout == "first":  # the bits of a plan, which is direct
+        np.testing.assert_array_equal(
+            y.detach().numpy(),
+            families.computed("direct", given.detach(), filters.detach(), None, g, sizes, False).numpy(),
+        )
+
+
 @pytest.mark.parametrize("kernel, stride", [(1, 1), (1, 2), (3, 1), (3, 2), (5, 1)])
 def test_a_result_has_the_layout_of_its_input(kernel, stride):
     x, w = fb.randn(2, 16, 9, 10), fb.randn(24, 16, kernel, kernel)
@@ -196,6 +239,7 @@ def test_ways_are_chosen_by_shape():
     assert way((8, 64, 56, 56), (256, 64, 1, 1), padding=0) == "planes"
     assert way((8, 64, 56, 56), (256, 64, 1, 1), padding=0, last=True) == "direct"
     assert way((8, 64, 56, 56), (64, 64, 3, 3), stride=2) == "direct"
+    assert way((8, 64, 56, 56), (256, 64, 1, 1), stride=2, padding=0) == "direct"  # padded behind
     assert way((8, 64, 56, 56), (2, 64, 3, 3)) == "grid"
 
 

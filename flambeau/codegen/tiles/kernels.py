@@ -13,6 +13,10 @@ from ..irtext import Function, Module, Value, i64
 from ..schedule_cpu_frame import SIGNATURE
 from .vectors import Vectors
 
+# Bytes, beyond the next columns, of codes that are asked for.  One thread of a Zen 4, int4, 2048 by 8192: 10 GB/s where the same places of
+# the next columns were asked for, each at its own distance and for the nearest cache, 24 in a line for the second; from the caches 25.
+AHEAD = 1 << 12
+
 
 class Shape(NamedTuple):
     """A processor's vector registers: their bytes and their number."""
@@ -42,6 +46,16 @@ def module_of(triple: str, write: Callable[[Function], None]) -> Module:
     write(f)
     f.do("ret void")
     return module
+
+
+def ahead(f: Function, columns: list[Value], line: Value, at: Value, number: int, step: int) -> Value:
+    """Where to ask for codes while columns, whose lines follow one another, are read `step` bytes at a time and `at` is read of one.
+
+    It walks through the lines of the next columns from one end to the other, and somewhat before: neighbours of memory one after the
+    other, in the order in which processors ask for more themselves.
+    """
+    some = f.add(f.mul(line, i64(len(columns))), f.mul(at, i64(len(columns))))
+    return f.gep("i8", columns[0], f.add(some, i64(number * step + AHEAD)))
 
 
 class Elements(Vectors):

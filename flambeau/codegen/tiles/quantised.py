@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 
 from ..irtext import Function, Module, Value, float_literal, i64
 from ..lower import Lowering
-from .kernels import Elements, module_of, sources
+from .kernels import Elements, ahead, module_of, sources
 
 BLOCK = 32  # terms of codes of four bits that are packed together, in 16 bytes
 COLUMNS = 4  # at a time by one row; two by more, whose sums need the registers
@@ -272,10 +272,10 @@ class Writer(Codes):
             place = self.memory.element(line, self.f.add(column, i64(j)))
             self.f.store(self.one.cast(value, "float32", self.memory.dtype), place, self.memory.size)
 
-    def ahead(self, place: Value, columns: int) -> None:
-        """Prefetch what the next columns read where these read now: lines of codes are too short for the processor to foresee them."""
+    def ahead(self, w: list[Value], at: Value, j: int, step: int) -> None:
+        """Prefetch codes of the next columns: lines of codes are too short for the processor to foresee them."""
         length = self.f.binary("sdiv", self.terms, i64(2)) if self.four_bits else self.terms
-        self.foresee(self.f.gep("i8", place, self.f.mul(length, i64(columns))))
+        self.foresee(ahead(self.f, w, length, at, j, step), near=False)
 
     def read(self, x: Value, k: Value, mask: Value | None = None) -> Value:
         return self.low.cast(self.memory.load(self.memory.element(x, k), mask), self.memory.dtype, "float32")
@@ -287,7 +287,7 @@ class Writer(Codes):
         left, result = [self.read(p, k, mask) for p in x], list(sums)
         for j, p in enumerate(w):
             if mask is None:
-                self.ahead(self.f.gep("i8", p, k), len(w))
+                self.ahead(w, k, j, self.lanes)
             right = self.wholes(self.f.gep("i8", p, k), mask)
             for i, a in enumerate(left):
                 at = i * len(w) + j
@@ -307,7 +307,7 @@ class Writer(Codes):
                     result[count + i] = f.binary("fadd", result[count + i], both)
             for j, p in enumerate(w):
                 if step == 0:
-                    self.ahead(f.gep("i8", p, half), len(w))
+                    self.ahead(w, half, j, BLOCK // 2)
                 first, second = self.halves(f.gep("i8", p, f.add(half, i64(step))))
                 for i in range(len(x)):
                     at = i * len(w) + j

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from .. import target
 from ..irtext import Function, Module, Value, i64
 from ..lower import Lowering
-from .kernels import Elements, module_of, sources
+from .kernels import Elements, ahead, module_of, sources
 
 BLOCK = 32  # terms packed together, as in `quantised`
 COLUMNS = 4  # at a time
@@ -224,7 +224,7 @@ class _Multiplying(Elements):
             result = []
             for j, p in enumerate(weight):
                 place = f.gep("i8", p, at)
-                self.foresee(f.gep("i8", place, f.mul(self.line, i64(columns))))
+                self.foresee(ahead(f, weight, self.line, at, j, self.length), near=False)
                 exact = self.product(place, parts)
                 number = f.op(self.vector, f"sitofp {exact} to {self.vector}")
                 factor = self.splat_of(scaled, 2 * j, kind)

@@ -43,9 +43,9 @@ class Vectors:
         place = Value(f"ptr align {self.size}", pointer.name)
         self.f.call("void", f"llvm.masked.store.{self.spelled}.p0", value, place, mask)
 
-    def foresee(self, pointer: Value) -> None:
-        """Ask for what is read soon; any address will do."""
-        numbers = (Value("i32", str(n)) for n in (0, 3, 1))  # a read, kept near, of data
+    def foresee(self, pointer: Value, near: bool = True) -> None:
+        """Ask for what is read soon; any address will do.  Not `near`: for the second cache, which can wait for more lines at a time."""
+        numbers = (Value("i32", str(n)) for n in (0, 3 if near else 2, 1))  # a read, how near, of data
         self.f.call("void", "llvm.prefetch.p0", pointer, *numbers)
 
     def first(self, count: Value) -> Value:

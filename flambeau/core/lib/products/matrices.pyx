@@ -348,6 +348,16 @@ cdef inline bint repeats(const Layout* t) noexcept nogil:
     return False
 
 
+cdef inline bint outgrows(const Product* p, const Layout* a, const Layout* b) noexcept nogil:
+    """Whether a result, which each of the products that are added up reads and writes, takes more than the operands that would be copied."""
+    cdef double copied = 0
+    if not a.contiguous:
+        copied += <double>p.m * p.k
+    if not b.contiguous:
+        copied += <double>p.k * p.n
+    return <double>p.m * p.n > copied
+
+
 cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, const Layout* c, const Scale* alpha, const Scale* beta,
                       const Layout* addend, const Ending* ending) except -1:
     cdef Halves h
@@ -380,7 +390,7 @@ cdef int plan_product(Product* p, int code, const Layout* a, const Layout* b, co
         sums = sums or p.c_step[d] == 0
         shared = shared and p.b_step[d] == 0
     p.work = <double>p.m * p.n * p.k
-    if half and not dots and ending == NULL and sums and p.k and ready(p.n):
+    if not dots and ending == NULL and sums and p.k and (ready(p.n) if half else outgrows(p, a, b)):
         # products that are added up are one of more depth, once their operands lie one after another
         if not a.contiguous and not repeats(a):
             return COPY_LEFT

@@ -4,10 +4,11 @@
 |---|---|
 | `winograd` | float32, windows of 3 × 3 at stride 1 and dilation 1, where that is the least work (`winograd_of`) |
 | `planes` | float32 and float64, windows of 1 × 1 at stride 1, pixels side by side |
+| `spaced` | the same at other strides: the pixels that are read are brought together first |
 | `product` | float32 and float64, windows of 1 × 1 that make one place, that of the first pixel |
 | `direct` | float32 and float64 in two dimensions without groups, where vectors of filters are filled and sums are long |
 | `depthwise` | float32, float64 and halves in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
-| `weights` | the weight's gradient in float32 and float64, but for groups of few filters; by `winograd` as forward |
+| `weights` | the weight's gradient of float32 and float64, but for groups of few filters; else `winograd`, or `product` of few places |
 | `strips`, `apart` | groups of few filters, as depthwise; of many, each by the ways above |
 | `lifted` | one and three dimensions, by those above |
 | `grid` | other groups, few filters, short sums; what it refuses goes an element at a time |
@@ -58,6 +59,9 @@ TRANSFORMED, LIFTED, LIFTED_FAR, CACHE_BYTES = 32, 20, 80, 1 << 24
 FEW_FILTERS = 4 / 3  # where a direct sum is not the fastest way without Winograd's
 STARTED = 500_000
 MOST_BYTES = 1 << 25  # that the values of a row of squares may take, and the sums
+# Turned filters of 1 × 1 are turned back where terms lie so many bytes apart that they drive each other out of the nearest cache, and many
+# places read them: by 1024 × 256, 256 places take 0.6 of the time, 64 take 1.1.
+FAR_TERMS, MANY_PLACES = 2048, 128
 PACKED = 20  # for each element of filters that are packed for a direct sum
 
 
@@ -82,6 +86,8 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
         return laid_as(x, by_one)
     if way == "lifted":
         return convolution_lifted.forward(forward, x, w, bias, g, out)
+    if way == "spaced":
+        return computed("planes", _spaced(x, g), w, bias, _NEAR, out, False, line)
     return computed(way, x, w, bias, g, out, False, line)
 
 
@@ -123,6 +129,10 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...], line: bool = Fa
         return laid_as(grad, by_one)
     if way == "lifted":
         return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
+    if way == "spaced":
+        result = empty_result(grad, w.shape[1], sizes, line).zero_()
+        _spaced(result, g).copy_(computed("planes", grad, w, None, _NEAR, tuple(grad.shape[2:]), True, line))
+        return result
     return computed(way, grad, w, None, g, sizes, True, line)
 
 
@@ -134,15 +144,24 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
     if x.device.type == "cpu":
         shapes = tuple(grad.shape), tuple(x.shape)
         way = _weight_way(x.dtype.name, *shapes, g, kernel, allowed["winograd"])
-    return _OF_WEIGHTS[way].weight_gradient(grad, x, g, kernel)
+    return _OF_WEIGHTS[way](grad, x, g, kernel)
 
 
 _OF_WEIGHTS = {
-    "grid": convolution_grid,
-    "depthwise": depthwise,
-    "weights": convolution_weights,
-    "winograd": convolution_winograd_weights,
+    "grid": convolution_grid.weight_gradient,
+    "depthwise": depthwise.weight_gradient,
+    "weights": convolution_weights.weight_gradient,
+    "product": convolution_weights.product_of_places,
+    "winograd": convolution_winograd_weights.weight_gradient,
 }
+
+
+_NEAR = Geometry((1, 1), (0, 0), (1, 1), 1)
+
+
+def _spaced(x: TensorBase, g: Geometry) -> TensorBase:
+    """The pixels that windows of one place read, which lie a stride apart."""
+    return x[:, :, :: g.stride[0], :: g.stride[1]]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -166,6 +185,9 @@ def _weight_way(
     if plain and transformed and dtype == "float32":
         if convolution_winograd_weights.less_work(shape[0], shape[1], grad[1], grad[2:]):
             return "winograd"
+    if set(kernel) == {1} and g.groups == 1 and _reads_alone(g, shape[2:], grad[2:]):
+        if convolution_weights.few_places(grad, shape):
+            return "product"
     return "weights" if convolution_weights.takes(dtype, grad[1], g) else "grid"
 
 
@@ -212,11 +234,22 @@ def _way(
         return "product"
     if last or shape[0] * filters * math.prod(out) * terms <= few:
         return "direct"
-    if near and kernel == (1, 1) and g.before == (0, 0) and shape[2:] == out:
-        return "planes" if filters >= FEWEST_IN_PLANES[0] and channels >= FEWEST_IN_PLANES[1] else "grid"
+    spots = (out, shape[2:]) if turned else (shape[2:], out)
+    if kernel == (1, 1) and _reads_alone(g, *spots):
+        if filters >= FEWEST_IN_PLANES[0] and channels >= FEWEST_IN_PLANES[1]:
+            return "planes" if near else "spaced"
+        if near:
+            return "grid"
     step = 1 if turned else min(max(g.stride), 2)
     wide = filters >= FEWEST_FILTERS[step] and terms >= SHORTEST_SUM[step]
     return "direct" if wide else "grid"
+
+
+def _reads_alone(g: Geometry, read: Sequence[int], made: Sequence[int]) -> bool:
+    """Whether windows of one place read pixels of the image alone, the first of each stride."""
+    if any(g.before) or set(g.dilation) != {1}:
+        return False
+    return all(m == -(-r // s) for r, m, s in zip(read, made, g.stride))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -260,7 +293,10 @@ def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bo
     result, shape = empty_result(x, filters, out, line), tuple(x.shape)
     if way == "planes":
         terms = _zeros(dtype, filters) if bias is None else bias.contiguous()
-        convolution_planes.plan(dtype, shape, filters).run(x, w.contiguous(), terms, result, turned)
+        w = w.contiguous()
+        if turned and filters * x.element_size() >= FAR_TERMS and shape[0] * math.prod(out) >= MANY_PLACES:
+            w, turned = w.transpose(0, 1).contiguous(), False
+        convolution_planes.plan(dtype, shape, filters).run(x, w, terms, result, turned)
         return result
     terms = _terms(bias, dtype, filters)
     if way == "direct":

@@ -22,6 +22,7 @@ from ....core.lib.convolution import correlation
 from .grid import Geometry
 
 FEWEST_ROWS = 4  # channels from which they are rows
+FEW_PLACES = 4  # elements copied for each of the gradient's, up to which copies cost less than sums that are put down after each image
 
 
 def takes(dtype: str, filters: int, g: Geometry) -> bool:
@@ -55,6 +56,23 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[
         ones + g.dilation, lanes, tiles.filters, tiles.rows, along,
     )  # fmt: skip
     return sums.reshape(g.groups, -1, sums.shape[3]).narrow(2, 0, filters).transpose(1, 2).reshape(shape)
+
+
+def few_places(grad: Sequence[int], x: Sequence[int]) -> bool:
+    """Whether, for windows of one place, copies of both operands are small beside the weight's gradient."""
+    places, filters, channels = math.prod(grad[2:]), grad[1], x[1]
+    if grad[0] > 1:
+        copied = grad[0] * places * (filters + channels)
+    else:
+        copied = 0 if grad[2:] == x[2:] else places * channels
+    return copied <= FEW_PLACES * filters * channels
+
+
+def product_of_places(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
+    """The same for windows of one place inside the image: filters by places, times places by channels."""
+    x = x[(slice(None), slice(None), *(slice(None, None, s) for s in g.stride))]
+    left, right = (t.transpose(0, 1).reshape(t.shape[1], -1) for t in (grad, x))
+    return (left @ right.t()).reshape(grad.shape[1], x.shape[1], *kernel)
 
 
 def _padded(x: TensorBase, before: Sequence[int], reach: Sequence[int]) -> TensorBase:
