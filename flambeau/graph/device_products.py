@@ -87,7 +87,9 @@ def _after_addition(root: Expr) -> tuple[Expr, float, float]:
             beta = -beta
         whole = ex.input(2, e.dtype)
         result = ex.substitute([root], {e: whole})[0]
-        if {first, second} == {0, 1} and all(leaf is whole for leaf in ex.walk([result]) if leaf.op == "input"):
+        if {first, second} == {0, 1} and all(
+            leaf is whole for leaf in ex.walk([result]) if leaf.op == "input"
+        ):
             ended = ex.substitute([result], {whole: ex.input(0, e.dtype)})[0]
             return (ended, alpha, beta) if first == 0 else (ended, beta, alpha)
     raise Unfused("an operand is not added to the sums")
