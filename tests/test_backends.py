@@ -95,9 +95,9 @@ def installed(monkeypatch):
         backends.opt_einsum, "is_available", lambda: True
     )  # loads the module, which takes it from `paths`
     monkeypatch.setattr(paths, "is_available", lambda: True)
-    paths._asked.cache_clear()
+    paths._contract_path.cache_clear()
     yield asked
-    paths._asked.cache_clear()
+    paths._contract_path.cache_clear()
     paths.Switches.enabled = paths.Switches.strategy = None
 
 

@@ -1,4 +1,4 @@
-"""The words of the source are those of `docs/dev/glossary.md`: what it retires is no name in `core/`."""
+"""The words of the source are those of `docs/dev/glossary.md`: what it retires is no name in `core/`, or part of no name at all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "dev" / "glossary.md"
 SOURCES = (".py", ".pyx", ".pxd", ".pyi", ".c", ".h")
+RETIRED_EVERYWHERE = {"asked", "room", "rooms", "told"}
 # What is no code: literals and comments.
 _SKIPPED = re.compile(
     r'[rRbBuUfF]{0,2}("""|\'\'\')(?:\\.|.)*?\1|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|#[^\n]*|//[^\n]*|/\*.*?\*/',
@@ -34,6 +35,11 @@ def names(text: str) -> set[str]:
     return set(re.findall(r"\b[A-Za-z_]\w*", _SKIPPED.sub(" ", text)))
 
 
+def parts(name: str) -> set[str]:
+    """The words of an identifier, in small letters."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
 def test_literals_and_comments_are_no_names():
     source = 'cdef int door = watch("late")  # attended\n"""hosted\n"""\n/* told */ int composed; // spread\n'
     assert names(source) == {"cdef", "int", "door", "watch", "composed"}
@@ -54,3 +60,33 @@ def test_retired_names_do_not_come_back(path):
     gone = retired()
     back = {name: gone[name] for name in names(path.read_text()) | {path.stem} if name in gone}
     assert not back, f"{path}: the field's words are {back}"
+
+
+def test_names_are_split_into_words():
+    assert parts("_make_room") == {"make", "room"} and parts("RowRoom") == {"row", "room"}
+    assert parts("INLINE_ROOM") == {"inline", "room"} and parts("masked_HTTPTold") == {
+        "masked",
+        "http",
+        "told",
+    }
+
+
+def test_the_page_retires_the_words_of_no_name():
+    assert RETIRED_EVERYWHERE <= set(retired())
+
+
+@pytest.mark.parametrize("folder", ["flambeau", "tools"])
+def test_retired_words_are_part_of_no_name(folder):
+    paths = [p for p in sorted((ROOT / folder).rglob("*")) if p.suffix in SOURCES]
+    assert paths
+    back = {}
+    for path in paths:
+        text = path.read_text()
+        # most files have none even in their comments, which is found sooner
+        if re.search("asked|room|told", text, re.IGNORECASE):
+            found = {n for n in names(text) | {path.stem} if parts(n) & RETIRED_EVERYWHERE}
+            if found:
+                back[str(path.relative_to(ROOT))] = found
+        elif parts(path.stem) & RETIRED_EVERYWHERE:
+            back[str(path.relative_to(ROOT))] = {path.stem}
+    assert not back, back

@@ -60,8 +60,8 @@ int main(int count, char **names) {
         int status = -1;
         waitpid(child, &status, 0);
         for (u64 k = 0; k < moved; k++) memcpy(arena + places[2 * k], &places[2 * k + 1], 8);
-        u64 told = (u64)(uint32_t)status;
-        fwrite(&told, 8, 1, out);
+        u64 code = (u64)(uint32_t)status;
+        fwrite(&code, 8, 1, out);
         fwrite(arena, 1, size, out);
         munmap(arena, size + 8192);
         free(places);

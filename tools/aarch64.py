@@ -130,7 +130,7 @@ def record(
     """The call made in an arena: what it was given is copied there, and pointers point there."""
     mapped = mappings()
 
-    def room(pointer: int) -> tuple[int, int] | None:
+    def mapping_of(pointer: int) -> tuple[int, int] | None:
         k = bisect.bisect(mapped, (pointer, 1 << 64)) - 1
         return mapped[k] if k >= 0 and mapped[k][0] <= pointer < mapped[k][1] else None
 
@@ -139,7 +139,7 @@ def record(
     for (kind, name), value in zip(arguments, given):
         if kind != "ptr":
             continue
-        within = room(value)
+        within = mapping_of(value)
         if within is None:
             continue
         words = [
@@ -151,7 +151,7 @@ def record(
         windows.append((value, value + 8 * (max(words) + 1)))
         for k in range(max(words) + 1):
             (pointer,) = struct.unpack("<Q", ctypes.string_at(value + 8 * k, 8))
-            around = room(pointer)
+            around = mapping_of(pointer)
             if around is not None:
                 pointers.append(value + 8 * k)
                 windows.append((max(around[0], pointer - BEFORE), min(around[1], pointer + AFTER)))
@@ -187,7 +187,7 @@ def record(
             floats.append(struct.unpack("<Q", struct.pack("<d" if kind == "double" else "<f4x", value))[0])
             here.append(value)
         else:
-            inside = kind == "ptr" and room(value) is not None
+            inside = kind == "ptr" and mapping_of(value) is not None
             integers.append((place(value) if inside else value, inside))
             here.append(base + place(value) if inside else value)
     ctypes.memmove(base, bytes(arena), size)
@@ -314,9 +314,9 @@ def emulated(kernels: Kernels, way: str, folder: Path) -> tuple[list[tuple[int, 
         + [f"@{folder / 'objects'}", "-lm"],
         check=True,
     )
-    asked = [c for c in kernels.calls if c.kernel not in refused]
+    selected = [c for c in kernels.calls if c.kernel not in refused]
     with open(folder / "calls", "wb") as file:
-        for call in asked:
+        for call in selected:
             head = (call.kernel, len(call.integers), len(call.floats), len(call.before), len(call.moved))
             file.write(struct.pack("<5Q", *head))
             for value, inside in call.integers:
@@ -334,7 +334,7 @@ def emulated(kernels: Kernels, way: str, folder: Path) -> tuple[list[tuple[int, 
     )
     _overrides = []
     with open(folder / "answers", "rb") as file:
-        for call in asked:
+        for call in selected:
             (status,) = struct.unpack("<Q", file.read(8))
             _overrides.append((status, file.read(len(call.before))))
     return _overrides, refused
@@ -362,7 +362,7 @@ def verdict(text: str, call: Recording, found: bytes) -> str:
     differs = ours != theirs
     if not differs.any():
         return "same"
-    told = "nothing of it is a float"
+    result = "nothing of it is a float"
     for kind, (spelled, epsilon) in FLOATS.items():
         stores = rf"store <\d+ x {kind}>|store {kind} |masked\.(?:store|scatter)\.v\d+{spelled}"
         if not re.search(stores, text):
@@ -379,8 +379,8 @@ def verdict(text: str, call: Recording, found: bytes) -> str:
         if good.all():
             return "rounded"
         worst = int(np.flatnonzero(~good)[0])
-        told = f"{int((~good).sum())} of {len(changed)} numbers ({kind}) differ: {a[worst]} here, {b[worst]} there"
-    return told
+        result = f"{int((~good).sum())} of {len(changed)} numbers ({kind}) differ: {a[worst]} here, {b[worst]} there"
+    return result
 
 
 def main() -> None:
@@ -418,15 +418,15 @@ def main() -> None:
             folder.mkdir()
             _overrides, refused = emulated(kernels, way, folder)
             counts: Counter[str] = Counter()
-            asked = [c for c in kernels.calls if c.kernel not in refused]
+            selected = [c for c in kernels.calls if c.kernel not in refused]
             for number, error in refused.items():
                 print(f"{way}: does not compile: {kernels.sources[number]}: {error}")
-            for call, (status, memory) in zip(asked, _overrides):
+            for call, (status, memory) in zip(selected, _overrides):
                 text = kernels.texts[call.kernel]
-                told = f"ended with status {status:#x}" if status else verdict(text, call, memory)
-                counts[told if told in ("same", "rounded") else "wrong"] += 1
-                if told != "same" and (told != "rounded" or o.v):
-                    print(f"{way}: kernel {call.kernel} of {kernels.sources[call.kernel]}: {told}")
+                result = f"ended with status {status:#x}" if status else verdict(text, call, memory)
+                counts[result if result in ("same", "rounded") else "wrong"] += 1
+                if result != "same" and (result != "rounded" or o.v):
+                    print(f"{way}: kernel {call.kernel} of {kernels.sources[call.kernel]}: {result}")
             wrong += len(refused) + counts["wrong"]
             print(
                 f"{way}: {len(kernels.texts) - len(refused)} kernels compiled, {len(refused)} refused; calls: {dict(counts)}"

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "operations")]
 
 import torch  # noqa: E402
-from autocast_calls import WAYS, told  # noqa: E402
+from autocast_calls import WAYS, outcome  # noqa: E402
 from samples import ALL  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
@@ -46,9 +46,11 @@ def lines():
             torch.manual_seed(0)
             if device == "cuda":
                 with FakeTensorMode(allow_non_fake_inputs=True):
-                    found = [told(torch, function, f"function({text})", device, way, lower) for way in WAYS]
+                    found = [
+                        outcome(torch, function, f"function({text})", device, way, lower) for way in WAYS
+                    ]
             else:
-                found = [told(torch, function, f"function({text})", device, way, lower) for way in WAYS]
+                found = [outcome(torch, function, f"function({text})", device, way, lower) for way in WAYS]
             found = ["-" if f.startswith("-") else f for f in found]
             if set(found) != {"-"}:
                 yield "\t".join((device, entry.name, text, *found))
@@ -66,7 +68,7 @@ def main() -> None:
         if not re.search(only, name):
             continue
         place, lower = ("cpu", flambeau.bfloat16) if device == "cpu" else ("meta", flambeau.float16)
-        found = [told(flambeau, functions[name], f"function({text})", place, way, lower) for way in WAYS]
+        found = [outcome(flambeau, functions[name], f"function({text})", place, way, lower) for way in WAYS]
         if any(e != f for e, f in zip(expected, found) if e != "-"):
             print(device, name, f"({text})", " | ".join(expected), "  HERE:", " | ".join(found))
 

@@ -59,10 +59,10 @@ def walk(driver: webdriver.Chrome, home: str) -> list[str]:
     """Load every page that a link leads to, from the first on; what was wrong."""
     wrong: list[str] = []
     seen: dict[str, set[str]] = {}
-    asked: list[tuple[str, str]] = [(home + "index.html", "the start")]
+    pending: list[tuple[str, str]] = [(home + "index.html", "the start")]
     fragments: list[tuple[str, str, str]] = []
-    while asked:
-        page, origin = asked.pop()
+    while pending:
+        page, origin = pending.pop()
         if page in seen:
             continue
         if not page.endswith((".html", "/")):  # a picture, or a file
@@ -84,7 +84,7 @@ def walk(driver: webdriver.Chrome, home: str) -> list[str]:
         for link in found["links"]:
             target, fragment = urldefrag(link)
             if target.startswith(home):
-                asked.append((target, page))
+                pending.append((target, page))
                 if fragment:
                     fragments.append((target, fragment, page))
     for target, fragment, page in fragments:

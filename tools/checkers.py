@@ -38,8 +38,8 @@ def pyright(folder: Path) -> list[str]:
     settings = {"include": ["typed"], "extraPaths": [str(PACKAGE.parent)], "pythonVersion": "3.11"}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     command = ["pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)]
-    told = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
-    errors = [d for d in told["generalDiagnostics"] if d["severity"] == "error"]
+    report = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+    errors = [d for d in report["generalDiagnostics"] if d["severity"] == "error"]
     return faults([f"{d['file']}:{d['range']['start']['line'] + 1}: {d['message']}" for d in errors])
 
 

@@ -39,7 +39,7 @@ def failure(compiler: list[str], source: Path, folder: Path) -> str | None:
     """What the compiler says of a file that it refuses."""
     headers = [
         sysconfig.get_paths()["include"],
-        *(ROOT / "flambeau/core" / room for room in ("base", "make", "lib")),
+        *(ROOT / "flambeau/core" / part for part in ("base", "make", "lib")),
     ]
     includes = [f"-I{header}" for header in headers]
     # zig would add checks and debugging information, which are half of the work

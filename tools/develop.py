@@ -25,9 +25,9 @@ def main() -> None:
             check=True,
         )
     subprocess.run(["ninja", "-C", str(build)], check=True)
-    told = subprocess.run(["meson", "introspect", "--installed", str(build)], capture_output=True, check=True)
+    info = subprocess.run(["meson", "introspect", "--installed", str(build)], capture_output=True, check=True)
     current = {}
-    for built, installed in json.loads(told.stdout).items():
+    for built, installed in json.loads(info.stdout).items():
         if built.endswith(".so"):
             current[ROOT / "flambeau" / installed.rpartition("/flambeau/")[2]] = Path(built)
     for old in (ROOT / "flambeau").rglob("*.so"):

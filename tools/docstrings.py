@@ -135,9 +135,11 @@ def takes(thing: Any) -> tuple[bool, bool]:
         signature = inspect.signature(thing.__wrapped__ if isinstance(thing, BuiltIn) else thing)
     except (TypeError, ValueError):
         return False, True
-    told = [str(p.annotation) for p in signature.parameters.values()] + [str(signature.return_annotation)]
+    annotations = [str(p.annotation) for p in signature.parameters.values()] + [
+        str(signature.return_annotation)
+    ]
     given = [name for name in signature.parameters if name != "self"]
-    return any("Tensor" in text for text in told), bool(given)
+    return any("Tensor" in text for text in annotations), bool(given)
 
 
 def main(arguments: list[str]) -> None:

@@ -147,8 +147,8 @@ def check_other(program, run, module, args, before):
             raise
         OTHER["refused"] += 1
         return
-    if told := same(found, wanted):
-        raise AssertionError(f"with other sizes {told}")
+    if difference := same(found, wanted):
+        raise AssertionError(f"with other sizes {difference}")
     OTHER["the same"] += 1
 
 
@@ -174,13 +174,13 @@ def check(info, case, mode, dynamic):
     ours.manual_seed(3)
     run = program.module()
     found = run(*copy.deepcopy(args), **copy.deepcopy(kwargs))
-    told = same(found, wanted)
-    if told:
-        raise AssertionError(told)
+    difference = same(found, wanted)
+    if difference:
+        raise AssertionError(difference)
     state = eager.state_dict()
     for name, value in run.state_dict().items():
-        if name in state and (told := same(value, state[name])):
-            raise AssertionError(f"{name} afterwards: {told}")
+        if name in state and (difference := same(value, state[name])):
+            raise AssertionError(f"{name} afterwards: {difference}")
     if dynamic and not kwargs:
         check_other(program, run, module, args, before)
 
@@ -207,8 +207,10 @@ def main():
                 except Skip as error:
                     causes[f"{info.name}: {str(error)[:100]}"] += 1
                 except Exception as error:
-                    told = str(error).splitlines()[:1]
-                    errors.append(f"{'train' if mode else 'eval'} #{number}: {type(error).__name__}: {told}")
+                    message = str(error).splitlines()[:1]
+                    errors.append(
+                        f"{'train' if mode else 'eval'} #{number}: {type(error).__name__}: {message}"
+                    )
                     if options.v:
                         traceback.print_exc()
         (passed if ran and not errors else failed).append(info.name)

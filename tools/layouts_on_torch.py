@@ -25,9 +25,9 @@ def laid_out(t: torch.Tensor, layout: str) -> torch.Tensor:
     if t.dim() < 2 or t.numel() == 0:
         return t.detach().clone()
     if layout == "sliced":
-        room = torch.zeros(*t.shape[:-1], 2 * t.shape[-1], dtype=t.dtype)
-        room[..., ::2] = t
-        return room[..., ::2]
+        buffer = torch.zeros(*t.shape[:-1], 2 * t.shape[-1], dtype=t.dtype)
+        buffer[..., ::2] = t
+        return buffer[..., ::2]
     if layout == "channels last" and t.dim() in (4, 5):
         return t.contiguous(memory_format=torch.channels_last if t.dim() == 4 else torch.channels_last_3d)
     return t.permute(*range(t.dim() - 1, -1, -1)).contiguous().permute(*range(t.dim() - 1, -1, -1))
@@ -50,8 +50,8 @@ def here(x, made):
 
 def carried(t: torch.Tensor):
     span = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) if t.numel() else 0
-    room = flambeau.zeros(span, dtype=getattr(flambeau, str(t.dtype).removeprefix("torch.")))
-    view = room.as_strided(tuple(t.shape), t.stride())
+    buffer = flambeau.zeros(span, dtype=getattr(flambeau, str(t.dtype).removeprefix("torch.")))
+    view = buffer.as_strided(tuple(t.shape), t.stride())
     view.copy_(flambeau.from_numpy(t.contiguous().numpy()))
     return view
 

@@ -119,7 +119,7 @@ def _reach_all() -> None:
     os._exit(0)
 
 
-def asked(names: list[str], dropin: bool) -> dict[str, tuple[str, str]]:
+def reach_in_process(names: list[str], dropin: bool) -> dict[str, tuple[str, str]]:
     """`reach` of each name in a process of its own: with PyTorch, or with this library under its name."""
     path = [str(HERE.parent)]
     if dropin:
@@ -166,13 +166,13 @@ def main() -> None:
             without.append(wheel.name.partition("-")[0])
         for name, when in found.items():
             users[name][when].add(wheel.name.partition("-")[0])
-    theirs = asked(sorted(users), dropin=False)
+    theirs = reach_in_process(sorted(users), dropin=False)
     real: dict[str, dict[str, set[str]]] = collections.defaultdict(lambda: collections.defaultdict(set))
     for name, times in users.items():
         for when, libraries in times.items():
             real[theirs[name][0]][when] |= libraries  # as far as PyTorch has it
     real.pop("torch", None)
-    ours = asked(sorted(real), dropin=True)
+    ours = reach_in_process(sorted(real), dropin=True)
     missing = {name for name, (_, said) in ours.items() if said}
     for when in (IMPORT, GUARDED, CALLED):
         rows = sorted(

@@ -160,15 +160,15 @@ def row(family: str, processor: str, kernel: Any, disassembler: str | None) -> s
         source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(str(text))
         command = [assembler, "-v", f"-arch={processor}", "-o", str(cubin), str(source)]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        info = subprocess.run(command, capture_output=True, text=True, check=True).stderr
         if disassembler:
             text = subprocess.run(
                 [disassembler, "-c", str(cubin)], capture_output=True, text=True, check=True
             ).stdout
-    registers = int(re.findall(r"Used (\d+) registers", told)[0])
-    spills = sum(map(int, re.findall(r"(\d+) bytes spill", told)))
+    registers = int(re.findall(r"Used (\d+) registers", info)[0])
+    spills = sum(map(int, re.findall(r"(\d+) bytes spill", info)))
     launch = kernel.blocks("nvptx", (1, 4096, 4096, 4096, 4096))
-    shared = launch.shared + sum(map(int, re.findall(r"(\d+) bytes smem", told)))
+    shared = launch.shared + sum(map(int, re.findall(r"(\d+) bytes smem", info)))
     threads, limits = launch.threads[0], LIMITS[processor]
     blocks = min(
         REGISTERS // (-(-registers // 8) * 8 * threads),

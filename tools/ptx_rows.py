@@ -115,10 +115,10 @@ def line(case: Case, processor: str, kernel: kn.Row, form: gpu.Form, bytes_moved
         source = Path(folder) / "kernel.ptx"
         source.write_text(str(text))
         command = [assembler, "-v", f"-arch={processor}", "-o", str(Path(folder) / "cubin"), str(source)]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    registers = int(re.findall(r"Used (\d+) registers", told)[0])
-    spills = sum(map(int, re.findall(r"(\d+) bytes spill", told)))
-    shared = sum(map(int, re.findall(r"(\d+) bytes smem", told)))
+        info = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    registers = int(re.findall(r"Used (\d+) registers", info)[0])
+    spills = sum(map(int, re.findall(r"(\d+) bytes spill", info)))
+    shared = sum(map(int, re.findall(r"(\d+) bytes smem", info)))
     limits = LIMITS[processor]
     blocks = min(
         REGISTERS // (-(-registers // 8) * 8 * gpu.BLOCK),

@@ -168,12 +168,12 @@ def gives_bool(entry: Entry) -> bool:
 # --- everything else ------------------------------
 def others() -> Iterator[tuple[tuple[str, str, str], Name]]:
     """What modules publish besides operations, each thing under its shortest name, and the Tensor class."""
-    told = {p for e in REGISTRY.values() for p in public_places(e)}
+    known = {p for e in REGISTRY.values() for p in public_places(e)}
     seen = {id(e.function) for e in REGISTRY.values()} | {id(e.in_place) for e in REGISTRY.values()}
     for module in sorted(public_modules(), key=lambda m: (m.startswith("flambeau.legacy"), m.count("."), m)):
         short = module.removeprefix("flambeau").lstrip(".")
         for name in members(module):
-            if id(name.thing) in seen or name.places[0] in told or name.thing is flambeau.Tensor:
+            if id(name.thing) in seen or name.places[0] in known or name.thing is flambeau.Tensor:
                 continue
             seen.add(id(name.thing))
             page = _MODULES.get(family_of(name.thing))
@@ -182,7 +182,7 @@ def others() -> Iterator[tuple[tuple[str, str, str], Name]]:
                 yield (page.file, page.module, title), with_members(name)
             else:
                 yield (short or "flambeau.utilities", short, f"flambeau.{short}"), with_members(name)
-    for name in tensor_members(told):
+    for name in tensor_members(known):
         yield ("Tensor", "Tensor", "flambeau.Tensor"), name
 
 
@@ -265,14 +265,14 @@ def with_members(name: Name) -> Name:
         return name
     own: dict[str, Name] = {}
     inherited: dict[str, list[str]] = {}
-    told: set[str] = set()
+    known: set[str] = set()
     bases = [kind for kind in name.thing.__mro__[1:] if kind in listed()]
     for kind in name.thing.__mro__:
         base = next((listed()[b] for b in bases if issubclass(b, kind)), None)
         for attribute, thing in vars(kind).items():
-            if attribute.startswith("_") or attribute in told or not kind.__module__.startswith("flambeau"):
+            if attribute.startswith("_") or attribute in known or not kind.__module__.startswith("flambeau"):
                 continue
-            told.add(attribute)
+            known.add(attribute)
             if base is not None:
                 inherited.setdefault(base, []).append(attribute)
             elif (role := member_role(thing)) is not None:
@@ -294,12 +294,12 @@ def member_role(thing: Any) -> str | None:
     return "method" if callable(thing) and not inspect.isclass(thing) else None
 
 
-def tensor_members(told: set[str]) -> Iterator[Name]:
+def tensor_members(known: set[str]) -> Iterator[Name]:
     """The class Tensor, and what it has besides operations."""
     yield Name(("Tensor",), flambeau.Tensor, "class")
     for attribute in dir(flambeau.Tensor):
         thing = inspect.getattr_static(flambeau.Tensor, attribute)
-        if not attribute.startswith("_") and f"Tensor.{attribute}" not in told:
+        if not attribute.startswith("_") and f"Tensor.{attribute}" not in known:
             yield Name((f"Tensor.{attribute}",), thing, member_role(thing) or "property")
 
 

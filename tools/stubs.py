@@ -100,20 +100,20 @@ def declared(function: Callable) -> object:
     """The annotation of the result, on the operation or on the function that it calls."""
     for f in (function, getattr(function, "function", None)):
         try:
-            told = inspect.signature(f).return_annotation  # type: ignore[arg-type]
+            annotation = inspect.signature(f).return_annotation  # type: ignore[arg-type]
         except (TypeError, ValueError):
             continue
-        if told is not inspect.Signature.empty:
-            return told
+        if annotation is not inspect.Signature.empty:
+            return annotation
     return inspect.Signature.empty
 
 
 def result(function: Callable, name: str) -> str:
-    entry, told = OWNERS.get(id(function)), declared(function)
+    entry, annotation = OWNERS.get(id(function)), declared(function)
     if entry is not None and function is entry.function and (named := sampled(entry.name)):
         return named
-    if told is not inspect.Signature.empty:
-        return "None" if told in (None, "None") else typed(told)
+    if annotation is not inspect.Signature.empty:
+        return "None" if annotation in (None, "None") else typed(annotation)
     if entry is None:
         return "Any"
     if function is entry.in_place:
@@ -241,8 +241,8 @@ def tensor_stub() -> str:
         found = methods.get(name) or inspect.getattr_static(cls, name)
         if OPERATORS.fullmatch(name):
             lines.append(operator(name, found))
-        elif told := stated(scope, name, found, "    "):
-            lines += told
+        elif stub := stated(scope, name, found, "    "):
+            lines += stub
         elif callable(found) and not isinstance(found, (property, staticmethod, classmethod)):
             lines.append(definition(name, found, method=True))
         elif usable(name):
@@ -277,8 +277,8 @@ def package_stub() -> str:
             modules.append(f"from .{home} import {name} as {name}")
         elif isinstance(found, type):
             classes += any_class(name, found)
-        elif told := stated(COMPILED, name, found, ""):
-            calls += told
+        elif stub := stated(COMPILED, name, found, ""):
+            calls += stub
         elif callable(found) and kind is not flambeau.Generator:
             calls.append(definition(name, found))
         else:

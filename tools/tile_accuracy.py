@@ -150,8 +150,8 @@ def main() -> None:
                 )
     within = sum(r <= 1.05 for r in ratios)
     mean = math.exp(sum(math.log(max(r, 1e-3)) for r in ratios) / len(ratios))
-    told = f"geometric mean of rms ratios {mean:.2f}, largest {max(ratios):.2f}"
-    print(f"\n{len(ratios)} results: {within} at most PyTorch's (within 5 %), {told}.")
+    summary = f"geometric mean of rms ratios {mean:.2f}, largest {max(ratios):.2f}"
+    print(f"\n{len(ratios)} results: {within} at most PyTorch's (within 5 %), {summary}.")
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
     return explain(f, *extra_args, **extra_kwargs)
 
 
-def _told_of(what: str) -> Any:
+def _marker(what: str) -> Any:
     def tell(t: Any, *args: Any, **options: Any) -> None:
         return None
 
@@ -104,8 +104,8 @@ def _told_of(what: str) -> Any:
     return tell
 
 
-mark_static_address = _told_of("a tensor stays where it is")
-mark_dynamic = _told_of("a size changes from call to call")
-maybe_mark_dynamic = _told_of("a size may change from call to call")
-mark_static = _told_of("a size never changes")
+mark_static_address = _marker("a tensor stays where it is")
+mark_dynamic = _marker("a size changes from call to call")
+maybe_mark_dynamic = _marker("a size may change from call to call")
+mark_static = _marker("a size never changes")
 __getattr__ = refusing("_dynamo")

@@ -157,10 +157,10 @@ def _nested_arguments(t: Any) -> tuple:
     )
 
 
-def _with_room(codes: Any, shape: Any) -> Any:
+def _padded(codes: Any, shape: Any) -> Any:
     """Bytes of two codes each, with so much room behind them as if rows began at whole bytes, which PyTorch's storages have."""
-    room = math.prod(shape[:-1]) * -(-shape[-1] // 2) if len(shape) else 1
-    return cat([codes, codes.new_zeros(max(0, room - codes.numel()))])
+    size = math.prod(shape[:-1]) * -(-shape[-1] // 2) if len(shape) else 1
+    return cat([codes, codes.new_zeros(max(0, size - codes.numel()))])
 
 
 def _quantized_arguments(t: Any) -> tuple:
@@ -168,7 +168,7 @@ def _quantized_arguments(t: Any) -> tuple:
     codes, quantizer = t._elements, t._quantizer
     geometry = (codes.storage_offset(), tuple(t.shape), codes.stride())
     if t.dtype.name == "quint4x2":  # two a byte, in order
-        codes = _with_room(t.int_repr(), t.shape)
+        codes = _padded(t.int_repr(), t.shape)
         geometry = (0, tuple(t.shape), empty(t.shape, device="meta").stride())
     elements = rebuilding.typed(codes.untyped_storage(), t.dtype)
     # PyTorch's files name the scheme of channels alone; floating-point zero points say which it is.

@@ -52,7 +52,7 @@ class Unpickler:
         self.memo: dict[int, Any] = {}
         self.stack: list[Any] = []
         self.marks: list[list[Any]] = []
-        self.room = 16 * (len(data) - position) + (1 << 16)
+        self.remaining = 16 * (len(data) - position) + (1 << 16)
         self.copies = self.loaded = 0  # bytes that lazy views cost, and of the storages
         self.storages: dict[int, Any] = {}
         self.outside = False  # in a function that users gave
@@ -129,8 +129,8 @@ class Unpickler:
     def charge(self, x: Any) -> None:
         """Count what a call copies, so that a few bytes of the pickle cannot ask for the same large thing often."""
         if isinstance(x, (str, bytes, bytearray, list, tuple, set, frozenset, dict)):
-            self.room -= len(x)
-            if self.room < 0:
+            self.remaining -= len(x)
+            if self.remaining < 0:
                 raise UnpicklingError("a pickle copies its parts more often than its length explains")
 
     def charge_copy(self, storage: Any) -> None:

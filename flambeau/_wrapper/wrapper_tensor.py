@@ -324,7 +324,7 @@ def _step(func: Any, args: tuple, kwargs: dict) -> Any:
     return kwargs["out"]
 
 
-def _asked(name: str) -> property:
+def _property(name: str) -> property:
     """What is queried of the elements."""
     return property(lambda self: getattr(self._elements, name), doc=f"`{name}` of the elements.")
 
@@ -372,7 +372,7 @@ def _close() -> None:
         if own or name.startswith("__") or name in THROUGH_OPERATIONS:
             continue
         if name in _OF_THE_ELEMENTS or name.startswith("is_"):
-            setattr(WrapperTensor, name, _called(name) if callable(result) else _asked(name))
+            setattr(WrapperTensor, name, _called(name) if callable(result) else _property(name))
         else:
             setattr(WrapperTensor, name, _refused(name) if callable(result) else property(_refused(name)))
 

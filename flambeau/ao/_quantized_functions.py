@@ -106,7 +106,7 @@ def quantize_per_channel(input: Any, scales: Any, zero_points: Any, axis: int, d
     return encoded(input, dtype, quantizer)
 
 
-def _asked(name: str) -> Any:
+def _query(name: str) -> Any:
     def ask(input: Any) -> Any:
         if isinstance(input, QuantizedTensor):
             return getattr(input, name)()
@@ -195,4 +195,4 @@ for _name in (
     *("dequantize", "int_repr", "qscheme", "q_scale", "q_zero_point"),
     *("q_per_channel_scales", "q_per_channel_zero_points", "q_per_channel_axis"),
 ):
-    set_callback(_name, _asked(_name))
+    set_callback(_name, _query(_name))

@@ -57,9 +57,9 @@ class PointwiseSchedule:
         begin = self.tiles() if self.turns() else i64(0)
         self.stages = None if self.turns() else stages_of(self.kernel.outputs)
         if self.stages:
-            room = self.stages.elements
+            capacity = self.stages.elements
             self.blocks = [
-                self.f.op("ptr", f"alloca [{room} x {MEMORY[d]}], align {VECTOR_BYTES}")
+                self.f.op("ptr", f"alloca [{capacity} x {MEMORY[d]}], align {VECTOR_BYTES}")
                 for d in self.stages.blocks
             ]
         self.f.loop(begin, self.n1, i64(1), [], lambda j, _: self.line(j))

@@ -19,7 +19,7 @@ SHORT_BODY = 2  # instructions an element up to which a fold does nothing but wa
 CALL = 10  # instructions that a math function counts for
 COSTLY = CALL  # instructions below which computing again costs no more than a store and a load
 UNCACHED_BYTES = 1 << 24  # of all rows, from which they may not lie in any cache, and are prefetched
-ROOM = 4096  # elements of a row that may be stashed on the stack
+STACK_ELEMENTS = 4096  # elements of a row that may be stashed on the stack
 CASCADE = 16  # terms that a sum adds up one after another before it starts anew
 ROW_HEAD = 6  # rows, r1, r0, elements folded in all, index of the first element, index step from row to row
 
@@ -66,8 +66,8 @@ class RowSchedule:
         self.levels = folds_by_depth(self.kernel.outputs)
         self.scans = prefixes(self.kernel.outputs)
         self.stashed = self.stash()
-        self.room: Value | None = None  # where a stashed row stands, if not in an output
-        self.kept_room: Value | None = None  # for what is kept between stages
+        self.buffer: Value | None = None  # where a stashed row stands, if not in an output
+        self.kept_buffer: Value | None = None  # for what is kept between stages
         self.kept_blocks: Stages | None = None
 
     def reads_more_than(self, limit: int) -> Value:
@@ -80,7 +80,7 @@ class RowSchedule:
         """(pass, output, expression): what the pass of a fold computes and later passes need again is left in that output's memory
         and read back, so that softmax computes each exponential, and a norm each activation, once: of all such parts the
         one that saves the most.  Where it is the output, that is all there is to do.  An output of a narrower dtype has no
-        room for it: rows of up to `ROOM` elements are then left on the stack.
+        room for it: rows of up to `STACK_ELEMENTS` elements are then left on the stack.
         """
         passes = [list(ex.walk(Together(folds).elements)) for folds in self.levels]
         best, result = COSTLY - 1, None
@@ -91,8 +91,8 @@ class RowSchedule:
             for level in reversed(range(len(passes))):
                 later = [{id(e) for e in own} for own in passes[level + 1 :]] + [last]
                 for e in reversed(passes[level]):
-                    room = e.dtype == out.dtype or (self.along and e.dtype != "bool")
-                    if e.args and room and self.varying[id(e)]:
+                    fits = e.dtype == out.dtype or (self.along and e.dtype != "bool")
+                    if e.args and fits and self.varying[id(e)]:
                         saved = self.work(e) * sum(id(e) in own for own in later)
                         if saved > best:
                             best, result = saved, (level, k, e)
@@ -112,9 +112,9 @@ class RowSchedule:
     def emit(self) -> None:
         stashed = self.stashed
         if stages_of(self.kernel.outputs):
-            self.kept_room = self.f.op("ptr", f"alloca [{BLOCK_BYTES} x i8], align {VECTOR_BYTES}")
+            self.kept_buffer = self.f.op("ptr", f"alloca [{BLOCK_BYTES} x i8], align {VECTOR_BYTES}")
         if self.along and stashed and stashed[2].dtype != self.kernel.outputs[stashed[1]].dtype:
-            self.rows_with_room(stashed)
+            self.rows_with_buffer(stashed)
         elif self.along:
             self.all_rows()
         else:
@@ -123,26 +123,26 @@ class RowSchedule:
     def all_rows(self) -> list[Value]:
         return self.f.loop(i64(0), self.rows, i64(1), [], lambda k, _: self.row(None, k, None))
 
-    def rows_with_room(self, stashed: tuple[int, int, Expr]) -> None:
+    def rows_with_buffer(self, stashed: tuple[int, int, Expr]) -> None:
         """With what is stashed on the stack where a row fits there, computed twice where it does not."""
         f, scalar = self.f, REGISTER[stashed[2].dtype]
-        self.room = f.op("ptr", f"alloca [{ROOM + self.lanes} x {scalar}], align {VECTOR_BYTES}")
+        self.buffer = f.op("ptr", f"alloca [{STACK_ELEMENTS + self.lanes} x {scalar}], align {VECTOR_BYTES}")
         length = f.mul(self.r0, self.r1)
-        f.when(f.op("i1", f"icmp sle {length}, {ROOM}"), self.all_rows)
-        self.stashed = self.room = None
-        f.when(f.op("i1", f"icmp sgt {length}, {ROOM}"), self.all_rows)
+        f.when(f.op("i1", f"icmp sle {length}, {STACK_ELEMENTS}"), self.all_rows)
+        self.stashed = self.buffer = None
+        f.when(f.op("i1", f"icmp sgt {length}, {STACK_ELEMENTS}"), self.all_rows)
 
     def leave(self, stashed, low: Lowering, at: list[Value], mask: Value | None, value: Value) -> None:
         """Leave a vector of what is stashed for the last pass."""
         _, k, e = stashed
-        if self.room is None:
+        if self.buffer is None:
             self.frame.store(low, k, value, at[k], self.strides[k][2 if self.along else 0], mask)
         else:
             self.f.store(value, at[-1], ITEMSIZE[e.dtype])
 
     def left(self, stashed, low: Lowering, at: list[Value], mask: Value | None) -> Value:
         _, k, e = stashed
-        if self.room is None:
+        if self.buffer is None:
             return self.frame.load(low, k, at[k], self.strides[k][2 if self.along else 0], mask)
         return self.f.load(low.type(e.dtype), at[-1], ITEMSIZE[e.dtype])
 
@@ -366,8 +366,8 @@ class RowSchedule:
             if reads:
                 self.read_kept(low, reads, in_block(i, begin), leaves)
                 needed = list(walk_until(roots, leaves))
-            if self.room is not None and self.stashed is not None:
-                at.append(f.gep(REGISTER[self.stashed[2].dtype], self.room, f.add(row, i)))
+            if self.buffer is not None and self.stashed is not None:
+                at.append(f.gep(REGISTER[self.stashed[2].dtype], self.buffer, f.add(row, i)))
             if stashed is not None:
                 leaves[stashed[2]] = self.left(stashed, low, at, mask)
                 needed = list(walk_until(roots, leaves))
@@ -376,7 +376,7 @@ class RowSchedule:
 
         whole = f.binary("and", self.r0, i64(-lanes))
         staged = None
-        if self.kept_room and stashed is None and not self.scans:  # what follows upon a prefix waits for it
+        if self.kept_buffer and stashed is None and not self.scans:  # what follows upon a prefix waits for it
             staged = stages_of(roots, known)
             if staged and staged.elements * sum(ITEMSIZE[d] for d in staged.blocks) > BLOCK_BYTES:
                 staged = None
@@ -407,8 +407,8 @@ class RowSchedule:
             mask = None if self.along else self.row_mask
             load(low, line, i, at, mask, list(walk_until(values, leaves)), leaves)
             for (e, k), value in zip(stage.keeps, low.values(values, leaves)):
-                room = f.gep(MEMORY[e.dtype], self.block(k), place)
-                f.store(low.to_memory(value, e.dtype), room, ITEMSIZE[e.dtype])
+                spot = f.gep(MEMORY[e.dtype], self.block(k), place)
+                f.store(low.to_memory(value, e.dtype), spot, ITEMSIZE[e.dtype])
             return []
 
         def rest(r: Value, carried) -> list[Value]:
@@ -426,9 +426,9 @@ class RowSchedule:
     def block(self, k: int) -> Value:
         """Where a block of values that are kept between stages begins."""
         result = self.kept_blocks
-        assert result is not None and self.kept_room is not None
+        assert result is not None and self.kept_buffer is not None
         before = sum(ITEMSIZE[d] for d in result.blocks[:k]) * result.elements
-        return self.f.gep("i8", self.kept_room, i64(before))
+        return self.f.gep("i8", self.kept_buffer, i64(before))
 
     def read_kept(
         self, low: Lowering, reads: Sequence[Kept], place: Value, leaves: dict[Expr, Value]

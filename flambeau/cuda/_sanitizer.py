@@ -411,7 +411,7 @@ def _uses(
     entry = getattr(getattr(func, "op", func), "entry", None)
     only_shapes = entry is not None and entry.kind == "creation"
     views = not written and bool(made) and all(_base(t) in bases for _, t in made)
-    told = {
+    aliased = {
         each.name
         for each in func._schema.arguments  # type: ignore[attr-defined]
         if each.alias_info is not None and not each.alias_info.is_write
@@ -419,7 +419,7 @@ def _uses(
     uses: dict[int, _Use] = {}
     for name, t in given:
         writes = id(t) in written
-        if writes or not (only_shapes or views or name in told):
+        if writes or not (only_shapes or views or name in aliased):
             use = uses.setdefault(id(t), _Use(t, [], writes, id(t) in results))
             use.names.append(name)
     for _, t in made:

@@ -15,7 +15,7 @@ from ..devices.holders import History, frames, segments
 
 ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "snapshot")
 
-_asked = {"recorded": False}  # whether the program wants a history
+_requested = {"recorded": False}  # whether the program wants a history
 
 
 def memory_snapshot(
@@ -88,7 +88,7 @@ def _record(
             made.held.update(before.held)
         return made
 
-    _asked["recorded"] = enabled is not None
+    _requested["recorded"] = enabled is not None
     if enabled is None:
         return record_nothing()
     _memory.set_history(lambda on: History(enabled, context, max_entries, skip_actions or ()))
@@ -103,10 +103,10 @@ def record_nothing() -> None:
         on.record_history(holders.unrecorded())
 
 
-def apply_watcher(told: Any) -> None:
+def apply_watcher(observer: Any) -> None:
     """Tell an object of each block that is handed out, taken back or given to the driver from now on, on all devices; None: nobody."""
-    holders.watcher = told
-    if not _asked["recorded"]:
+    holders.watcher = observer
+    if not _requested["recorded"]:
         record_nothing()
 
 

@@ -17,7 +17,7 @@ def _message(module: str, name: str) -> str:
     return f"{module}.{name}(): device '{module.partition('.')[0]}' is not available: this build of {display.NAME} has no support for it"
 
 
-def _told(module: str, name: str, error: type[Exception]) -> str:
+def _docstring(module: str, name: str, error: type[Exception]) -> str:
     return f"""Raises {error.__name__}: there is no such device here.
 
     >>> import {display.NAME}
@@ -34,7 +34,7 @@ def _function(module: str, name: str, error: type[Exception]) -> Callable[..., A
 
     refuse.__module__ = display.public(module)
     refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = _told(module, name, error)
+    refuse.__doc__ = _docstring(module, name, error)
     return refuse
 
 
@@ -45,5 +45,9 @@ def _class(module: str, name: str, error: type[Exception]) -> type:
     return type(
         name,
         (),
-        {"__init__": refuse, "__module__": display.public(module), "__doc__": _told(module, name, error)},
+        {
+            "__init__": refuse,
+            "__module__": display.public(module),
+            "__doc__": _docstring(module, name, error),
+        },
     )

@@ -76,13 +76,13 @@ cdef tuple description(Product* p, bint biased):
 cdef object watcher = None  # told in which order work of streams runs (`watch`)
 
 
-def watch(told) -> None:
+def watch(observer) -> None:
     """Tell an object from now on what orders work, on all devices; None: nobody.  Its methods, where a stream is a device's index and
     the driver's handle: `recorded(event, index, stream)`, `waits(event, index, stream)`, `reached(event)` where the host knows that an event
     has been, and `finished(index, stream)` where it knows that a stream has run, or all of a device's (stream None).
     """
     global watcher
-    watcher = told
+    watcher = observer
 
 
 cdef str processor_for(tuple capability, str architecture, str who):
@@ -188,7 +188,7 @@ cdef class Cuda(CudaMemory):
         return check(cu.copy_in(to, memory, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyHtoDAsync")
 
     cdef int copy_out(self, void* to, uint64_t source, size_t nbytes, bint wait) except -1:
-        cdef size_t pieces = (nbytes + SLOT_BYTES - 1) // SLOT_BYTES, asked = 0, done = 0, n
+        cdef size_t pieces = (nbytes + SLOT_BYTES - 1) // SLOT_BYTES, issued = 0, done = 0, n
         cdef int order[SLOTS]
         cdef char* slot
         cdef int k
@@ -198,13 +198,13 @@ cdef class Cuda(CudaMemory):
         if not wait:
             return check(cu.copy_out(to, source, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyDtoHAsync")
         while done < pieces:
-            while asked < pieces and asked - done < SLOTS:  # the device goes ahead
-                k = order[asked % SLOTS] = self.next_slot()
-                n = min(nbytes - asked * SLOT_BYTES, <size_t>SLOT_BYTES)
+            while issued < pieces and issued - done < SLOTS:  # the device goes ahead
+                k = order[issued % SLOTS] = self.next_slot()
+                n = min(nbytes - issued * SLOT_BYTES, <size_t>SLOT_BYTES)
                 slot = self.slots + <size_t>k * SLOT_BYTES
-                check(cu.copy_out(slot, source + asked * SLOT_BYTES, n, <void*><uintptr_t>self.stream()), "cuMemcpyDtoHAsync")
+                check(cu.copy_out(slot, source + issued * SLOT_BYTES, n, <void*><uintptr_t>self.stream()), "cuMemcpyDtoHAsync")
                 check(cu.record(<void*><uintptr_t>self.slot_events[k], <void*><uintptr_t>self.stream()), "cuEventRecord")
-                asked += 1
+                issued += 1
             k = order[done % SLOTS]
             self.finish_event(self.slot_events[k])
             n = min(nbytes - done * SLOT_BYTES, <size_t>SLOT_BYTES)
@@ -424,8 +424,8 @@ cdef class Cuda(CudaMemory):
     cpdef dict properties(self):
         cdef size_t total = 0
         check(cu.device_memory(&total, self.number), "cuDeviceTotalMem")
-        told = {"name": self.name(), "total_memory": total} | self.attributes()
-        return told | {"gcnArchName": processor_of(self.number)} if hip else told
+        result = {"name": self.name(), "total_memory": total} | self.attributes()
+        return result | {"gcnArchName": processor_of(self.number)} if hip else result
 
     def can_access(self, int other) -> bool:
         """Whether kernels here can read the memory of the device of that index."""

@@ -339,7 +339,7 @@ cdef class CudaMemory(Device):
         for lists in [*self.cached.values(), *[(<Pool>pool).lists[key] for pool in self.pools.values() for key in (<Pool>pool).lists]]:
             for free_blocks in lists:
                 states.update(dict.fromkeys(free_blocks, "inactive"))
-        return [(address, *told, states.get(address, "active_allocated")) for address, told in sorted(self.segments.items())]
+        return [(address, *info, states.get(address, "active_allocated")) for address, info in sorted(self.segments.items())]
 
     def out_of_memory(self, size_t nbytes) -> OutOfMemoryError:
         """PyTorch's message: what was wanted, what there is, and who holds what."""

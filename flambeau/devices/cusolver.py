@@ -40,7 +40,13 @@ STATUS = {
 
 _MATRIX = [c_int, c_void_p, c_int64]  # dtype, address, elements from one column to the next
 _SIZES = [c_void_p, c_void_p]  # where the bytes of the workspaces on device and host are written
-_ROOM = [c_void_p, c_size_t, c_void_p, c_size_t, c_void_p]  # the workspaces, and where the verdict is written
+_WORKSPACES = [
+    c_void_p,
+    c_size_t,
+    c_void_p,
+    c_size_t,
+    c_void_p,
+]  # the workspaces, and where the verdict is written
 _FIRST = [c_void_p, c_void_p]  # handle, parameters
 _ARGUMENTS = {
     "Xpotrf": [*_FIRST, c_int, c_int64, *_MATRIX, c_int],
@@ -64,9 +70,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "cusolverDnCreate": [c_void_p],
     "cusolverDnCreateParams": [c_void_p],
     "cusolverDnSetStream": [c_void_p, c_void_p],
-    **{f"cusolverDn{name}": [*given, *_ROOM] for name, given in _ARGUMENTS.items()},
+    **{f"cusolverDn{name}": [*given, *_WORKSPACES] for name, given in _ARGUMENTS.items()},
     **{f"cusolverDn{name}_bufferSize": [*given, *_SIZES] for name, given in _ARGUMENTS.items()},
-    "cusolverDnXgetrf": [*_FIRST, c_int64, c_int64, *_MATRIX, c_void_p, c_int, *_ROOM],
+    "cusolverDnXgetrf": [*_FIRST, c_int64, c_int64, *_MATRIX, c_void_p, c_int, *_WORKSPACES],
     "cusolverDnXgetrf_bufferSize": [*_FIRST, c_int64, c_int64, *_MATRIX, c_int, *_SIZES],
     "cusolverDnXgetrs": [*_FIRST, c_int, c_int64, c_int64, *_MATRIX, c_void_p, *_MATRIX, c_void_p],
 }
@@ -138,13 +144,13 @@ class Solver:
             ctypes.byref(on_device),
             ctypes.byref(on_host),
         )
-        room = empty(max(on_device.value, 1), dtype=UINT8, device=self.on.place)
+        workspace = empty(max(on_device.value, 1), dtype=UINT8, device=self.on.place)
         host = ctypes.create_string_buffer(max(on_host.value, 1))
         self.call(
             f"cusolverDn{name}",
             *self.first,
             *given,
-            room.data_ptr(),
+            workspace.data_ptr(),
             on_device.value,
             host,
             on_host.value,

@@ -153,9 +153,9 @@ cdef str text_of(handle_t device, uint32_t what):
     cdef size_t n = 0
     if cl.GetDeviceInfo(device, what, 0, NULL, &n) != 0 or n == 0:
         return ""
-    cdef bytes room = bytes(n)
-    cl.GetDeviceInfo(device, what, n, <char*>room, NULL)
-    return room.rstrip(b"\0").decode("utf-8", "replace").strip()
+    cdef bytes buffer = bytes(n)
+    cl.GetDeviceInfo(device, what, n, <char*>buffer, NULL)
+    return buffer.rstrip(b"\0").decode("utf-8", "replace").strip()
 
 
 cdef uint64_t number_of(handle_t device, uint32_t what) noexcept:
@@ -329,21 +329,21 @@ cdef class OpenCL(Device):
         cdef size_t n = 0
         if cl.GetProgramBuildInfo(program, self.id, BUILD_LOG, 0, NULL, &n) != 0 or n == 0:
             return ""
-        cdef bytes room = bytes(n)
-        cl.GetProgramBuildInfo(program, self.id, BUILD_LOG, n, <char*>room, NULL)
-        return room.rstrip(b"\0").decode("utf-8", "replace")
+        cdef bytes buffer = bytes(n)
+        cl.GetProgramBuildInfo(program, self.id, BUILD_LOG, n, <char*>buffer, NULL)
+        return buffer.rstrip(b"\0").decode("utf-8", "replace")
 
     cdef bytes binary_of(self, handle_t program):
         cdef size_t n = 0
-        cdef bytes room
+        cdef bytes buffer
         cdef char* place
         if cl.GetProgramInfo(program, PROGRAM_BINARY_SIZES, sizeof(size_t), &n, NULL) != 0 or n == 0:
             return None
-        room = bytes(n)
-        place = room
+        buffer = bytes(n)
+        place = buffer
         if cl.GetProgramInfo(program, PROGRAM_BINARIES, sizeof(char*), &place, NULL) != 0:
             return None
-        return room
+        return buffer
 
     cdef bytes native(self):
         return self.binary

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ._launch import BETWEEN, Plan, facts, listed, say, told_to_end
+from ._launch import BETWEEN, Plan, facts, listed, say, stop_signals
 from ._segments import remove_segments
 from ._stores import DistStoreError, TCPStore
 from .elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -181,7 +181,7 @@ def launch(plan: Plan, cluster: Cluster, call: bytes | None = None) -> dict[int,
     store = TCPStore(cluster.host, plan.port, is_master=True, timeout=plan.timeout)
     run, begun, failed, number = _Run(plan, cluster, store, call), time.time(), 0, 0
     while True:
-        with told_to_end() as stopped:
+        with stop_signals() as stopped:
             nodes, workers = run.placed(stopped)
             try:
                 cluster.begin(workers, run.jobs(number, nodes))

@@ -436,7 +436,7 @@ class NCCLGroup(ProcessGroup):
                 memory += [outgoing, buffer]
                 messages.append((self._library.send, buffer.data_ptr(), _bytes(buffer), other))
             if incoming is not None:
-                buffer, copy = _room(incoming)
+                buffer, copy = _receive_buffer(incoming)
                 memory += [incoming, buffer]
                 after += copy
                 messages.append((self._library.receive, buffer.data_ptr(), _bytes(buffer), other))
@@ -475,7 +475,7 @@ class NCCLGroup(ProcessGroup):
             raise ValueError(
                 f"{self._posted.name}(): NCCL receives from a source rank that is named, not from any"
             )
-        buffer, copy = _room(tensor)
+        buffer, copy = _receive_buffer(tensor)
         lane, peer = self._lane_of_message(tensor, source)
         at, count = buffer.data_ptr(), _bytes(buffer)
 
@@ -589,7 +589,7 @@ def _into(tensor: Tensor, buffer: Tensor) -> Callable[[], None] | None:
     return None if buffer is tensor else lambda: tensor.copy_(buffer)  # type: ignore[return-value]
 
 
-def _room(tensor: Tensor) -> tuple[Tensor, list[Callable[[], None]]]:
+def _receive_buffer(tensor: Tensor) -> tuple[Tensor, list[Callable[[], None]]]:
     """Where the elements of a tensor can arrive, and what copies them to it then."""
     if tensor.is_contiguous():
         return tensor, []

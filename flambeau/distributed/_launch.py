@@ -190,7 +190,7 @@ def _run(plan: Plan, rounds: _Rounds, number: int, node: int, nodes: int, errors
     first = node * plan.per_node
     processes: list[subprocess.Popen] = []
     by_mpiexec = size > 1 and installed() and not library().is_mpich
-    with told_to_end() as stopped:
+    with stop_signals() as stopped:
         try:
             if by_mpiexec:
                 processes.append(_started_by_mpiexec(plan, common, first, number, errors))
@@ -226,7 +226,7 @@ def _run(plan: Plan, rounds: _Rounds, number: int, node: int, nodes: int, errors
 
 
 @contextlib.contextmanager
-def told_to_end() -> Iterator[list[int]]:
+def stop_signals() -> Iterator[list[int]]:
     """The signals that end this process, which are written down meanwhile (in the main thread)."""
     stopped: list[int] = []
 
@@ -254,7 +254,7 @@ def _environment(plan: Plan, port: int, number: int, node: int, nodes: int) -> d
 def facts(plan: Plan, host: str, port: int, number: int, node: int, nodes: int) -> dict[str, str]:
     """What all processes of a machine get about their round, and of the store at which they meet."""
     size = nodes * plan.per_node
-    told = dict(
+    environment = dict(
         WORLD_SIZE=size,
         LOCAL_WORLD_SIZE=plan.per_node,
         GROUP_RANK=node,
@@ -268,7 +268,7 @@ def facts(plan: Plan, host: str, port: int, number: int, node: int, nodes: int) 
         TORCHELASTIC_RUN_ID=plan.run_id,
         TORCHELASTIC_USE_AGENT_STORE="True",
     )
-    return {k: str(v) for k, v in told.items()}
+    return {k: str(v) for k, v in environment.items()}
 
 
 def _error_file(errors: str, local: int) -> str:
@@ -308,12 +308,12 @@ def _started_by_mpiexec(
         raise ValueError(
             "several machines: Open MPI's processes are started by its own mpiexec, not from here"
         )
-    told = {"FLAMBEAU_FIRST_RANK": str(first), "FLAMBEAU_EXIT_CODES": errors}
+    environment = {"FLAMBEAU_FIRST_RANK": str(first), "FLAMBEAU_EXIT_CODES": errors}
     if plan.log_dir is not None:
-        told["FLAMBEAU_LOGS"] = os.path.join(plan.log_dir, plan.run_id, f"attempt_{number}")
+        environment["FLAMBEAU_LOGS"] = os.path.join(plan.log_dir, plan.run_id, f"attempt_{number}")
     program = _mpiexec.command(plan.per_node, _mpiexec.named(plan.command))
     return subprocess.Popen(
-        program, env=_mpiexec.environment({**common, **told}), preexec_fn=_die_with_parent
+        program, env=_mpiexec.environment({**common, **environment}), preexec_fn=_die_with_parent
     )
 
 

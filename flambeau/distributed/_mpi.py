@@ -83,11 +83,13 @@ class Library:
         api = self.api
         if api.Is_initialized() and not api.Is_finalized():
             api.Finalize()
-        session, asked = api.Session(), api.Info.Create()
-        asked.Set("thread_level", "MPI_THREAD_MULTIPLE")
+        session, requested = api.Session(), api.Info.Create()
+        requested.Set("thread_level", "MPI_THREAD_MULTIPLE")
         os.environ["MPIR_CVAR_NOLOCAL"] = "1"  # MPICH's segments would have the size of the first start
         try:
-            info, errors = (ctypes.c_int.from_address(api._addressof(o)) for o in (asked, api.ERRORS_RETURN))
+            info, errors = (
+                ctypes.c_int.from_address(api._addressof(o)) for o in (requested, api.ERRORS_RETURN)
+            )
             code = self._loaded.MPI_Session_init(info, errors, ctypes.c_void_p(api._addressof(session)))
         finally:
             del os.environ["MPIR_CVAR_NOLOCAL"]

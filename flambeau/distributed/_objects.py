@@ -33,7 +33,7 @@ def _place(group: ProcessGroup | None) -> Any:
     return "cpu" if group is None else group._place_of_objects()
 
 
-def _room(length: int, group: ProcessGroup | None) -> Tensor:
+def _buffer(length: int, group: ProcessGroup | None) -> Tensor:
     return empty(length, dtype=by_name["uint8"], device=_place(group))
 
 
@@ -70,7 +70,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
             f"all_gather_object(): `object_list` must have {result._size} places, got {len(object_list)}"
         )
     mine = _packed(obj, result)
-    parts = [_room(length, result) for length in _lengths(len(mine), result)]
+    parts = [_buffer(length, result) for length in _lengths(len(mine), result)]
     all_gather(parts, mine, result)
     object_list[:] = [_unpacked(part) for part in parts]
 
@@ -110,7 +110,7 @@ def gather_object(
     sent: list[Tensor | None] = [mine if k == root else None for k in range(result._size)]
     received: list[Tensor | None] = [None] * result._size
     if result._rank == root:
-        received = [_room(length, result) for length in lengths]
+        received = [_buffer(length, result) for length in lengths]
     result._begin(
         "gather_object", lambda: result._exchange(sent, received), [], False, facts=(f"dst={root}",)
     )
@@ -148,7 +148,7 @@ def broadcast_object_list(
     mine = _packed(object_list, result) if result._rank == root else None
     length = _number(0 if mine is None else len(mine), result)
     broadcast(length, group=result, group_src=root)
-    whole = _room(int(length.item()), result) if mine is None else mine
+    whole = _buffer(int(length.item()), result) if mine is None else mine
     broadcast(whole, group=result, group_src=root)
     if mine is None:
         values = _unpacked(whole)
@@ -199,7 +199,7 @@ def scatter_object_list(
             lengths[k] = len(tensor)  # type: ignore[arg-type]
     lengths = lengths.to(_place(result))
     broadcast(lengths, group=result, group_src=root)
-    mine = _room(int(lengths[result._rank].item()), result)
+    mine = _buffer(int(lengths[result._rank].item()), result)
     received: list[Tensor | None] = [mine if k == root else None for k in range(result._size)]
     result._begin(
         "scatter_object_list", lambda: result._exchange(sent, received), [], False, facts=(f"src={root}",)
@@ -255,7 +255,7 @@ def recv_object_list(
     """
     length = _number(0, resolve(group))
     origin = recv(length, src, group, 0, group_src)
-    whole = _room(int(length.item()), resolve(group))
+    whole = _buffer(int(length.item()), resolve(group))
     recv(whole, origin, group)
     values = _unpacked(whole)
     if len(values) != len(object_list):

@@ -187,8 +187,8 @@ class ProcessGroup:
     def _compare(self, mine: _flight.Call, facts: Sequence[Any]) -> None:
         """Tell the others what is about to be called, and hear what they call; RuntimeError where these differ."""
         here = f"{mine.name}({', '.join(map(_described, facts))})"
-        told = f"{self._calls}|{here}|{mine.place()}"
-        others = [text.split("|", 2) for text in self._exchange_texts(mine, told)]
+        report = f"{self._calls}|{here}|{mine.place()}"
+        others = [text.split("|", 2) for text in self._exchange_texts(mine, report)]
         for rank, (number, call, place) in zip(self._ranks, others):
             if (number, call) != (str(self._calls), here):
                 self._break(f"collectives differ: {call} on rank {rank}")

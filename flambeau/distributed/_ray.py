@@ -161,7 +161,7 @@ class _Placed:
     actor: Any
     node: str
     pid: int = 0
-    asked: Any = None
+    pending: Any = None
     ended: Ended | None = field(default=None)
 
 
@@ -230,19 +230,19 @@ class RayCluster:
     def poll(self, workers: Sequence[_Placed]) -> list[Ended | None]:
         ray, running = self._ray, [worker for worker in workers if worker.ended is None]
         for worker in running:
-            if worker.asked is None:
-                worker.asked = worker.actor.poll.remote()
+            if worker.pending is None:
+                worker.pending = worker.actor.poll.remote()
         ready: set[Any] = set()
         if running:
-            asked = [worker.asked for worker in running]
-            ready.update(ray.wait(asked, num_returns=len(asked), timeout=_ANSWER)[0])
+            pending = [worker.pending for worker in running]
+            ready.update(ray.wait(pending, num_returns=len(pending), timeout=_ANSWER)[0])
         for worker in running:
-            if worker.asked in ready:
+            if worker.pending in ready:
                 try:
-                    worker.ended = ray.get(worker.asked)
+                    worker.ended = ray.get(worker.pending)
                 except ray.exceptions.RayActorError as error:
                     worker.ended = self._lost(worker, error)
-                worker.asked = None
+                worker.pending = None
         return [worker.ended for worker in workers]
 
     def _lost(self, worker: _Placed, error: Exception) -> Ended:

@@ -23,17 +23,19 @@ def rendezvous(
         RuntimeError: no such way of finding each other
     """
     parts = urlsplit(url)
-    asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
-    rank = int(asked["rank"]) if rank is None and "rank" in asked else rank
-    size = int(asked["world_size"]) if size is None and "world_size" in asked else size
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    rank = int(query["rank"]) if rank is None and "rank" in query else rank
+    size = int(query["world_size"]) if size is None and "world_size" in query else size
     match parts.scheme:
         case "env":
-            rank = _told("env://", "RANK") if rank is None else rank
-            size = _told("env://", "WORLD_SIZE") if size is None else size
+            rank = _from_environment("env://", "RANK") if rank is None else rank
+            size = _from_environment("env://", "WORLD_SIZE") if size is None else size
             for name in ("MASTER_ADDR", "MASTER_PORT"):
                 if name not in os.environ:
                     raise ValueError(_missing("env://", f"environment variable {name} expected, but not set"))
-            return _by_tcp(os.environ["MASTER_ADDR"], _told("env://", "MASTER_PORT"), rank, size, timeout)
+            return _by_tcp(
+                os.environ["MASTER_ADDR"], _from_environment("env://", "MASTER_PORT"), rank, size, timeout
+            )
         case "tcp":
             if parts.port is None or not parts.hostname:
                 raise ValueError(
@@ -63,7 +65,7 @@ def _both(scheme: str, rank: int | None, size: int | None) -> tuple[int, int]:
     return rank, size
 
 
-def _told(scheme: str, name: str) -> int:
+def _from_environment(scheme: str, name: str) -> int:
     text = os.environ.get(name)
     if text is None:
         raise ValueError(_missing(scheme, f"environment variable {name} expected, but not set"))

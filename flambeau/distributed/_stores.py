@@ -1,7 +1,7 @@
 """Stores of keys and values that processes share: in memory, and on a server that one of the processes runs.
 
 A store asks one table, `_Table`, in which waiting is waiting for a condition.  `TCPStore` asks it over a connection: a message is a
-count of fields and each field with its length, first the request (a name in `_ASKED`) and how long to wait; an answer's first field
+count of fields and each field with its length, first the request (a name in `_REQUESTS`) and how long to wait; an answer's first field
 says whether it is one.  Nothing that arrives is run or unpickled.
 """
 
@@ -89,7 +89,7 @@ class _Table:
         return list(self.values)
 
 
-_ASKED = frozenset("set get wait add compare_set append check delete keys".split())
+_REQUESTS = frozenset("set get wait add compare_set append check delete keys".split())
 
 
 # Stores ----------------------------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class _Server:
             while True:
                 try:
                     what, seconds, *fields = _received(connection)
-                    if what.decode() not in _ASKED:
+                    if what.decode() not in _REQUESTS:
                         return
                     connection.sendall(
                         _message([b"yes", *self.table.ask(what.decode(), fields, float(seconds))])

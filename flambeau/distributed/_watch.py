@@ -28,7 +28,7 @@ _DOUBT = 0.3  # seconds for the news that a process which cannot be reached has 
 _SENDING = 1.0  # seconds that a line may take
 _LONGEST = 1 << 14  # bytes of a line
 _STRANGERS = 64  # connections that have not said who they are
-_ASKED = 128  # processes that one question goes to at most
+_FANOUT = 128  # processes that one question goes to at most
 _ENDS = {"dead": "died", "failed": "has ended by an error"}
 
 
@@ -97,9 +97,9 @@ class Watch:
     def ask(self, ranks: Sequence[int], question: dict[str, Any], seconds: float) -> dict[int, Any]:
         """What each of these processes answers; None for one that does not."""
         answers: dict[int, Any] = dict.fromkeys(ranks)
-        asked = [rank for rank in ranks if rank not in self.dead][:_ASKED]
+        targets = [rank for rank in ranks if rank not in self.dead][:_FANOUT]
         with selectors.DefaultSelector() as selector, contextlib.ExitStack() as opened:
-            for rank in asked:
+            for rank in targets:
                 host, port, key = _split(self._addresses[rank])
                 connection = opened.enter_context(socket.socket(_family(host), socket.SOCK_STREAM))
                 connection.setblocking(False)

@@ -96,12 +96,12 @@ def _within(recorder: Recorder, graph: Graph) -> Iterator[dict[Node, Node]]:
         recorder.captured,
         recorder.known,
         recorder.places,
-        recorder.asked_for,
+        recorder.requested,
         recorder.computed_before,
     )
     recorder.graph, recorder.captured = graph, {}
     recorder.known, recorder.places = dict(recorder.known), dict(recorder.places)
-    recorder.asked_for, recorder.computed_before = dict(recorder.asked_for), dict(recorder.computed_before)
+    recorder.requested, recorder.computed_before = dict(recorder.requested), dict(recorder.computed_before)
     try:
         yield recorder.captured
     finally:
@@ -113,7 +113,7 @@ def _within(recorder: Recorder, graph: Graph) -> Iterator[dict[Node, Node]]:
         graph_, captured, known, places, requested, computed = saved
         recorder.graph, recorder.captured = graph_, captured
         recorder.known, recorder.places = {**known, **lifted}, places
-        recorder.asked_for, recorder.computed_before = requested, computed
+        recorder.requested, recorder.computed_before = requested, computed
 
 
 def _branches(

@@ -37,7 +37,7 @@ class Nodes:
         self.first: Node | None = (
             None  # the first node of the program's inputs, before which lifted tensors stand
         )
-        self.asked_for: dict[tuple[Any, ...], Any] = {}
+        self.requested: dict[tuple[Any, ...], Any] = {}
         self.computed_before: dict[Any, Any] = {}
         self.recording = Recording()
         self.read_calls = 0

@@ -76,10 +76,10 @@ class Numbers(Nodes):
             return value
         place_ = dim % len(sizes) if dim is not None else 0
         key = (what, result.node, place_)
-        if key not in self.asked_for:
+        if key not in self.requested:
             node = self.node(target("aten", f"sym_{what}", "int"), (result.node, place_), {})
-            self.asked_for[key] = self._number(e, self._values(e), node)
-        return self.asked_for[key]
+            self.requested[key] = self._number(e, self._values(e), node)
+        return self.requested[key]
 
     def _values(self, e: Expr) -> tuple[int, ...]:
         return tuple(e.value(w) for w in self.symbols.worlds)

@@ -212,8 +212,8 @@ class CompiledModel:
             for d in self._outputs
         ]
         made = [t for t in results if isinstance(t, TensorBase)]
-        room = empty((self._workspace + _ALIGNED,), dtype=by_name["uint8"])
-        place = -(-room.data_ptr() // _ALIGNED) * _ALIGNED
+        workspace = empty((self._workspace + _ALIGNED,), dtype=by_name["uint8"])
+        place = -(-workspace.data_ptr() // _ALIGNED) * _ALIGNED
         self._check(self._library.model_run(_addresses(given), _addresses(made), ctypes.c_void_p(place)))
         return tree_unflatten(results, self._out_spec)
 

@@ -96,6 +96,6 @@ def prepared(
         or (len(x), plan.weight[0], *plan.out) != result.shape
     ):
         return None
-    if not plan.reads(x) or y.stride() != plan.room(x).stride():
+    if not plan.reads(x) or y.stride() != plan.new_output(x).stride():
         return None
     return Convolution(plan, (result, input, weight, *operands), y, x)

@@ -42,8 +42,8 @@ class Network(Generic[V]):
         front = list(front)
         result = dict.fromkeys(front, 0)
         for a in front:
-            for b, room in self.left.get(a, {}).items():
-                if room and b not in result:
+            for b, capacity in self.left.get(a, {}).items():
+                if capacity and b not in result:
                     result[b] = result[a] + 1
                     front.append(b)
         return result

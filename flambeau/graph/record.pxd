@@ -18,7 +18,7 @@ cdef uint64_t newest_recording() noexcept      # its number
 cdef class Recording:
     """The leaves that this thread calls while it is on."""
     cdef int64_t* words
-    cdef int64_t used, room
+    cdef int64_t used, capacity
     cdef list objects
     cdef readonly list inputs
     cdef uint64_t number          # tells it from all other recordings

@@ -47,7 +47,7 @@ cdef enum:
     MOST_SPARE = 1 << 17
     FEW = 6     # dimensions of tensors for which a call has room from the start
 cdef int64_t* spare = NULL    # the memory of a recording that is gone: the first touch of new pages costs more than the words
-cdef int64_t spare_room = 0
+cdef int64_t spare_capacity = 0
 
 
 cdef class Recording:
@@ -71,10 +71,10 @@ cdef class Recording:
         self.number, self.objects, self.inputs = recordings, [], []
 
     def __dealloc__(self):
-        global spare, spare_room
-        if self.room <= MOST_SPARE and self.room > spare_room:
+        global spare, spare_capacity
+        if self.capacity <= MOST_SPARE and self.capacity > spare_capacity:
             self.words, spare = spare, self.words
-            spare_room = self.room
+            spare_capacity = self.capacity
         free(self.words)
 
     def __len__(self):
@@ -140,17 +140,17 @@ cdef class Recording:
     # --- writing ------------------------------
     cdef int reserve(self, int64_t words) except -1:
         """Room for so many words more."""
-        return 0 if self.used + words <= self.room else self.grow(words)
+        return 0 if self.used + words <= self.capacity else self.grow(words)
 
     cdef int grow(self, int64_t words) except -1:
-        global spare, spare_room
+        global spare, spare_capacity
         cdef void* larger
-        if self.room == 0 and spare_room >= words:
-            self.words, self.room = spare, spare_room
-            spare, spare_room = NULL, 0
+        if self.capacity == 0 and spare_capacity >= words:
+            self.words, self.capacity = spare, spare_capacity
+            spare, spare_capacity = NULL, 0
             return 0
-        self.room = max(1024, 2 * self.room, self.used + words)
-        larger = realloc(self.words, self.room * sizeof(int64_t))
+        self.capacity = max(1024, 2 * self.capacity, self.used + words)
+        larger = realloc(self.words, self.capacity * sizeof(int64_t))
         if larger == NULL:
             raise MemoryError("Recording: no memory for further calls")
         self.words = <int64_t*>larger
@@ -294,7 +294,7 @@ cdef int write_result(Recording recording, PyObject* result) except -1:
     cdef TensorBase t
     if result.ob_type == TENSOR and (<PyObject*>recording).ob_type == RECORDING:
         t = <TensorBase>result
-        if recording.used + 4 + 2 * t.rank > recording.room:
+        if recording.used + 4 + 2 * t.rank > recording.capacity:
             recording.grow(4 + 2 * t.rank)
         return put_place(recording, t, False)
     return recording.write(<object>result, False)

@@ -55,7 +55,7 @@ cdef class PreparedStep:
     def __cinit__(self, plan, places, *rest):
         cdef int k
         self.count = <int>len(places)
-        self.roots, self.offsets = <int*>room(self.count, sizeof(int)), <int64_t*>room(self.count, sizeof(int64_t))
+        self.roots, self.offsets = <int*>allocate(self.count, sizeof(int)), <int64_t*>allocate(self.count, sizeof(int64_t))
         for k in range(self.count):
             self.roots[k], self.offsets[k] = places[k]
 
@@ -80,7 +80,7 @@ cdef class LoopStep(PreparedStep):
         self.plan, self.numbers = plan, <int>len(dtypes)
         if plan.count + self.numbers != self.count:
             raise ValueError(f"LoopStep: {plan.count + self.numbers} places expected, got {self.count}")
-        self.codes = <int*>room(self.numbers, sizeof(int))
+        self.codes = <int*>allocate(self.numbers, sizeof(int))
         for k in range(self.numbers):
             self.codes[k] = (<dtype?>dtypes[k]).code
         self.work = work_of((<RowLoopPlan>plan).rows) if isinstance(plan, RowLoopPlan) else plan.loops.count
@@ -224,7 +224,7 @@ cdef class Geometry:
         cdef int d
         own.root, own.rank, own.code, own.at, own.home = root, <int>len(place.shape), place.dtype.code, at, home
         self.place, own.on = place, <PyObject*>place.device     # devices live as long as the process
-        own.sizes = <int64_t*>room(2 * own.rank, sizeof(int64_t))
+        own.sizes = <int64_t*>allocate(2 * own.rank, sizeof(int64_t))
         own.dense = True
         for d in range(own.rank):
             own.sizes[d], own.sizes[own.rank + d] = place.shape[d], place.stride[d]
@@ -676,17 +676,17 @@ cdef class Runner:
             raise RuntimeError("Runner: its outputs have been set")
         self.inputs, self.placed, self.made = layouts(self.places[0]), layouts(self.places[1]), layouts(self.places[2])
         self.given_count, self.placed_count, self.made_count = [len(x) for x in self.places]
-        self.place_of = <int*>room(self.roots, sizeof(int))
+        self.place_of = <int*>allocate(self.roots, sizeof(int))
         for k in range(self.roots):
             self.place_of[k] = -1
         for k in range(self.placed_count):
             self.place_of[self.placed[k].root] = k
         self.written_count = <int>len(self.written_roots)
-        self.written = <int*>room(self.written_count, sizeof(int))
+        self.written = <int*>allocate(self.written_count, sizeof(int))
         for k in range(self.written_count):
             self.written[k] = self.written_roots[k]
         self.memory_count = <int>len(self.memory_sizes)
-        self.sizes = <int64_t*>room(self.memory_count, sizeof(int64_t))
+        self.sizes = <int64_t*>allocate(self.memory_count, sizeof(int64_t))
         for k in range(self.memory_count):
             self.sizes[k] = self.memory_sizes[k]
         self.drops, self.takes, self.frees = numbers(self.drop_lists), numbers(self.take_lists), numbers(self.free_lists)
@@ -700,9 +700,9 @@ cdef class Runner:
                     self.workspace = max(self.workspace, step.workspace)
             else:
                 self.calls = True
-        self.launches = <Launch*>room(self.launch_count, sizeof(Launch))
-        self.operands = <Operand*>room(operands, sizeof(Operand))
-        self.stretches = <Stretch*>room(len(self.steps), sizeof(Stretch))
+        self.launches = <Launch*>allocate(self.launch_count, sizeof(Launch))
+        self.operands = <Operand*>allocate(operands, sizeof(Operand))
+        self.stretches = <Stretch*>allocate(len(self.steps), sizeof(Stretch))
         operands = 0
         for k in range(len(self.steps)):
             begins = s == NULL or s.call != NULL or s.workspace != 0 or isinstance(self.steps[k], CallStep)
@@ -757,14 +757,14 @@ cdef inline void let_go(PyObject** held) noexcept:
 cdef int* numbers(list lists) except NULL:
     """All of these lists, one after another."""
     cdef list flat = [x for own in lists for x in own]
-    cdef int* to = <int*>room(len(flat), sizeof(int))
+    cdef int* to = <int*>allocate(len(flat), sizeof(int))
     cdef int k
     for k in range(len(flat)):
         to[k] = flat[k]
     return to
 
 
-cdef void* room(size_t count, size_t size) except NULL:
+cdef void* allocate(size_t count, size_t size) except NULL:
     cdef void* memory = calloc(max(count, <size_t>1), size)
     if memory == NULL:
         raise MemoryError
@@ -773,7 +773,7 @@ cdef void* room(size_t count, size_t size) except NULL:
 
 cdef Layout* layouts(list geometries) except NULL:
     """An array of them; the sizes stay with the geometries."""
-    cdef Layout* to = <Layout*>room(len(geometries), sizeof(Layout))
+    cdef Layout* to = <Layout*>allocate(len(geometries), sizeof(Layout))
     cdef int k
     for k in range(len(geometries)):
         to[k] = (<Geometry>geometries[k]).layout

@@ -103,7 +103,7 @@ cdef class Segment(Recording):
 
     cdef Lazy lazy                # whose open segment this is; None once it is closed
     cdef Met* met
-    cdef int64_t storages, room_met
+    cdef int64_t storages, met_capacity
     cdef object lock
     cdef readonly str error       # why its results will never be there
     cdef int state, default
@@ -135,11 +135,11 @@ cdef class Segment(Recording):
     cdef int enter(self, Storage s) except -1:
         """The next number, for a storage."""
         cdef void* larger
-        if self.storages == self.room_met:
-            larger = realloc(self.met, max(<int64_t>64, 2 * self.room_met) * sizeof(Met))
+        if self.storages == self.met_capacity:
+            larger = realloc(self.met, max(<int64_t>64, 2 * self.met_capacity) * sizeof(Met))
             if larger == NULL:
                 raise MemoryError
-            self.met, self.room_met = <Met*>larger, max(<int64_t>64, 2 * self.room_met)
+            self.met, self.met_capacity = <Met*>larger, max(<int64_t>64, 2 * self.met_capacity)
         s.met, s.met_as = self.number, self.storages
         self.storages += 1
         return 0

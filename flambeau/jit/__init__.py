@@ -30,7 +30,7 @@ from typing import TypeVar as _TypeVar
 
 from ..core.base.lazily import lazily as _lazily
 from ..futures import Future
-from ._asked import annotate, fork, is_scripting, isinstance, wait
+from ._intrinsics import annotate, fork, is_scripting, isinstance, wait
 from ._modules import RecursiveScriptModule, ScriptFunction, ScriptModule
 from ._script._marks import Attribute
 from ._script._marks import mark as _mark

@@ -182,12 +182,12 @@ def _root(archive: Archive) -> str:
 def _sources(archive: Archive, root: str) -> dict[str, str]:
     """The files of code by their paths below `code/`."""
     result: dict[str, str] = {}
-    before, room = f"{root}/code/", MOST_CODE
+    before, remaining = f"{root}/code/", MOST_CODE
     for name, entry in archive.entries.items():
         if not name.startswith(before) or not name.endswith(".py"):
             continue
-        room -= entry.size
-        if room < 0:
+        remaining -= entry.size
+        if remaining < 0:
             raise Damaged(f"the archive has more than {MOST_CODE} bytes of code")
         try:
             result[name.removeprefix(before)] = archive.read(name).decode()

@@ -88,7 +88,7 @@ class Tracer:
         self.taken = set(taken)
         self.counter = 0
         self.checked: set[str] = set()
-        self.asked_for: dict[tuple[Any, ...], SymInt] = {}
+        self.requested: dict[tuple[Any, ...], SymInt] = {}
         self.uses: set[str] = set()  # of the line that is being written
         self.recording = Recording()
         self.read_calls = 0
@@ -230,13 +230,13 @@ class Tracer:
             self.sized = True
             return value
         key = (what, id(t), dim, value)
-        if key not in self.asked_for:
+        if key not in self.requested:
             outer, self.uses = self.uses, set()
             name, of = self.fresh(), self.reference(t)
             self.add(f"{name} = torch.{what}({of}{'' if dim is None else f', {dim}'})", (name,), pure=True)
             self.uses = outer
-            self.asked_for[key] = SymInt(self, name, value)
-        return self.asked_for[key]
+            self.requested[key] = SymInt(self, name, value)
+        return self.requested[key]
 
     def computed(self, called: str, function: Callable[..., Any], *operands: Any) -> Any:
         """A number that is computed of sizes."""
@@ -331,7 +331,7 @@ class Tracer:
             return _NOTHING
         was_sized, self.sized = self.sized, False
         self.inside += 1
-        tables = (self.names, self.places, self.asked_for)
+        tables = (self.names, self.places, self.requested)
         before = (
             [dict(t) for t in tables],
             set(self.taken),

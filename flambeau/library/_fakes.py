@@ -62,7 +62,7 @@ class FakeImplCtx:
 
     def __init__(self, first: int) -> None:
         self._next = first
-        self.asked = False
+        self.requested = False
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
         """A size that depends on data: a number that stands for it."""
@@ -71,7 +71,7 @@ class FakeImplCtx:
                 f"ctx.new_dynamic_size(min={min}, ...): expected min to be greater than or equal to 0: this API can only create "
                 "non-negative sizes."
             )
-        self.asked = True
+        self.requested = True
         self._next += 1
         return self._next
 
@@ -97,7 +97,7 @@ def predicted(fake: Callable, given: tuple, named: dict[str, Any] | None) -> tup
         with _context(context):
             arguments = tuple(map(_without_data, given))
             answers.append(fake(*arguments, **{n: _without_data(x) for n, x in (named or {}).items()}))
-        if not context.asked:
+        if not context.requested:
             return answers[0], answers[0]
     return answers[0], answers[1]
 

@@ -186,7 +186,7 @@ def own_target(op: Op) -> Target | None:
     return None if name is None else target(OWN, name)
 
 
-class _Room:
+class _Namespace:
     """The names under a path, where targets are found: `ops`, a namespace, an operation."""
 
     def __init__(self, *path: str) -> None:
@@ -205,8 +205,8 @@ class _Room:
         elif path[0] not in ("aten", OWN):
             return namespace_of(name)
         else:
-            result = _Room(*path)
-        if isinstance(result, (Target, _Room)):  # what programs define may be taken back
+            result = _Namespace(*path)
+        if isinstance(result, (Target, _Namespace)):  # what programs define may be taken back
             vars(self)[name] = result
         return result
 
@@ -214,7 +214,7 @@ class _Room:
 class Root:
     """The library as the code of exported graphs sees it: `ops` has targets, everything else is the library's own."""
 
-    ops = _Room()
+    ops = _Namespace()
     import_line = f"from {PACKAGE}.library._targets import ROOT as {display.NAME}"
 
     def __getattr__(self, name: str) -> Any:

@@ -145,7 +145,7 @@ class MaskedTensor(WrapperTensor):
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         data, mask = self._elements.tolist(), self._mask.tolist()
         if self.ndim == 0:
-            return f"MaskedTensor({_told(data) if mask else '--'}, {mask})"
+            return f"MaskedTensor({_formatted(data) if mask else '--'}, {mask})"
         return f"MaskedTensor(\n{_indented(_lines(data, mask, self.ndim))}\n)"
 
     def __deepcopy__(self, memo: dict) -> Any:
@@ -199,7 +199,7 @@ def rebuilt(data: TensorBase, mask: TensorBase) -> MaskedTensor:
     return _made(data, mask)
 
 
-def _told(x: Any) -> str:
+def _formatted(x: Any) -> str:
     return f"{x:8.4f}" if isinstance(x, float) else str(x)
 
 
@@ -211,7 +211,7 @@ def _lines(data: list, mask: list, dims: int) -> str:
     if dims > 1:
         inside = ",\n".join(_indented(_lines(d, m, dims - 1)) for d, m in zip(data, mask))
         return f"[\n{inside}\n]"
-    shown = [_told(x) for x in data]
+    shown = [_formatted(x) for x in data]
     width = max((len(s) if there else 8 for s, there in zip(shown, mask)), default=8)
     return f"[{', '.join(s if there else '--'.rjust(width) for s, there in zip(shown, mask))}]"
 

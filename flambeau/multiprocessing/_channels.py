@@ -22,7 +22,7 @@ from ..core.base.memory import Storage
 
 _HEADER = struct.Struct("!QI")  # bytes of the message, descriptors beside it
 _MOST = 253  # descriptors in one call of the system
-_ROOM = socket.CMSG_SPACE(_MOST * 4)
+_ANCILLARY_SIZE = socket.CMSG_SPACE(_MOST * 4)
 
 
 class Descriptors:
@@ -161,7 +161,7 @@ class Channel(Connection):
         return result
 
     def _receive_part(self, size: int, arrived: Descriptors) -> bytes:
-        data, beside, flags, _ = self._socket.recvmsg(size, _ROOM, socket.MSG_CMSG_CLOEXEC)
+        data, beside, flags, _ = self._socket.recvmsg(size, _ANCILLARY_SIZE, socket.MSG_CMSG_CLOEXEC)
         for level, kind, raw in beside:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 arrived.numbers += array.array("i", raw[: len(raw) // 4 * 4])

@@ -91,13 +91,13 @@ def body(
     outside, g.nodes = g.nodes, []
     try:
         made = [g.op("Identity", v, dtype=v.dtype, shape=v.shape) for v in write()]
-        result = Body(g.nodes, [_told(g, v) for v in inputs], [_told(g, v) for v in made])
+        result = Body(g.nodes, [_value_info(g, v) for v in inputs], [_value_info(g, v) for v in made])
     finally:
         g.nodes = outside
     return result, made
 
 
-def _told(g: Any, v: Value) -> Value:
+def _value_info(g: Any, v: Value) -> Value:
     """A value as a graph within a node says it: without sizes, where these may be others."""
     return Value(v.name, v.dtype, None if g.varying else v.shape)
 

@@ -141,7 +141,7 @@ class Declared(Optimizer):
     _checks: ClassVar[dict[str, Option]] = {}
     _tensors: ClassVar[dict[str, Entry]] = {}
     _scalars: ClassVar[list[str]] = []
-    _asked: ClassVar[list[str]] = []
+    _rule_options: ClassVar[list[str]] = []
     _switches: ClassVar[list[str]] = []  # the options that choose a kernel by being on or off, or not zero
     _key: ClassVar[Any]  # of a group: which of these are off
     _kernels: ClassVar[
@@ -156,7 +156,7 @@ class Declared(Optimizer):
             cls._checks.setdefault(name, _option(FLAGS.get(name)))
         cls._tensors = {name: e for name, e in cls.entries.items() if not e.is_scalar}
         cls._scalars = cls._counts = [name for name, e in cls.entries.items() if e.is_scalar]
-        cls._asked = [
+        cls._rule_options = [
             n for n, p in inspect.signature(cls.rule).parameters.items() if p.kind is p.KEYWORD_ONLY
         ]
         known = {*cls._checks, *cls.fixed}
@@ -164,7 +164,9 @@ class Declared(Optimizer):
             n for n in ("maximize", "weight_decay", "decoupled_weight_decay") if n in known
         ]
         switches += [e.when for e in cls._tensors.values() if e.when]
-        switches += [n for n in cls._asked if n in cls._checks and isinstance(cls._checks[n].default, bool)]
+        switches += [
+            n for n in cls._rule_options if n in cls._checks and isinstance(cls._checks[n].default, bool)
+        ]
         cls._switches = list(dict.fromkeys(switches))
         cls._key = staticmethod(which_are_off(cls._switches))
         if "options" in vars(cls):
@@ -407,7 +409,7 @@ class Declared(Optimizer):
 
         p, g, *inputs = (ex.input(k, "float64") for k in range(2 + len(self._tensors)))
         names = [n for n, e in self._tensors.items() if not e.when or on[e.when]]
-        wanted = {*self._asked, *({"lr", "weight_decay"} & {*self._checks})}
+        wanted = {*self._rule_options, *({"lr", "weight_decay"} & {*self._checks})}
         numbers = {name: number(name) for name in wanted}
         results, updates = self._applied(p, g, dict(zip(names, inputs)), numbers, on)
         return Fused(type(self).__name__, results, updates, names, self._scalars, leaves)
@@ -418,14 +420,14 @@ class Declared(Optimizer):
         """The new parameter and the new tensors of `state`; the new scalars, but for `step`."""
         if on.get("maximize"):
             g = -g
-        if on.get("weight_decay") and "weight_decay" not in self._asked:
+        if on.get("weight_decay") and "weight_decay" not in self._rule_options:
             decay = numbers["weight_decay"]
             if on.get("decoupled_weight_decay", self.decoupled):
                 p = p * (1 - numbers["lr"] * decay)
             else:
                 g = g + decay * p
         tensors = [state.get(name) for name in self._tensors]
-        results = self.rule(p, g, *tensors, **{name: numbers[name] for name in self._asked})
+        results = self.rule(p, g, *tensors, **{name: numbers[name] for name in self._rule_options})
         new, *rest = results if isinstance(results, tuple) else (results,)
         names = [name for name in self.entries if name != "step"]
         if len(rest) != len(names):
@@ -451,7 +453,7 @@ class Declared(Optimizer):
 
     def _options_on(self, group: Group, device: Any) -> dict[str, Any]:
         """What a rule on tensors reads of a group: numbers and tensors; of whole tensors numbers alone."""
-        names = {*self._asked, "lr", "weight_decay", "capturable"} & {*self._checks}
+        names = {*self._rule_options, "lr", "weight_decay", "capturable"} & {*self._checks}
         result = {name: _squeezed(group[name], device) for name in names}
         if not self.elementwise:
             result = {name: x.item() if isinstance(x, TensorBase) else x for name, x in result.items()}

@@ -44,7 +44,7 @@ def function_of(cls: type[Declared], **lists: str) -> Callable[..., None]:
     parameters = [kind(name, kind.POSITIONAL_OR_KEYWORD) for name in names]
     for part, name in given_apart.items():
         default = cls._checks[name].default
-        read = name in cls._asked or name == "weight_decay"  # else it is of the state's beginning
+        read = name in cls._rule_options or name == "weight_decay"  # else it is of the state's beginning
         optional = name in cls.fixed or not read or isinstance(default, bool)
         parameters.append(kind(part, kind.KEYWORD_ONLY, default=default if optional else kind.empty))
     parameters += [kind(name, kind.KEYWORD_ONLY, default=None) for name in _SEEN]

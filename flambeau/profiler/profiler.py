@@ -97,8 +97,8 @@ def schedule(
     does not wait.  AssertionError for numbers below 0, or no active step.
 
     >>> from flambeau.profiler import schedule
-    >>> told = schedule(wait=1, warmup=1, active=2, repeat=1)
-    >>> [told(step).name for step in range(5)]
+    >>> schedule_fn = schedule(wait=1, warmup=1, active=2, repeat=1)
+    >>> [schedule_fn(step).name for step in range(5)]
     ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
     """
     if wait < 0 or warmup < 0 or active <= 0 or repeat < 0 or skip_first < 0:
@@ -110,7 +110,7 @@ def schedule(
         warnings.warn("Profiler won't be using warmup, this can skew profiler results", stacklevel=2)
     length = wait + warmup + active
 
-    def told(step: int) -> ProfilerAction:
+    def schedule_fn(step: int) -> ProfilerAction:
         if step < 0:
             raise AssertionError(f"Step must be non-negative. Got {step}.")
         if step < skip_first:
@@ -127,7 +127,7 @@ def schedule(
             return ProfilerAction.WARMUP
         return ProfilerAction.RECORD if place < length - 1 else ProfilerAction.RECORD_AND_SAVE
 
-    return told
+    return schedule_fn
 
 
 def _default_schedule_fn(step: int) -> ProfilerAction:
@@ -434,10 +434,10 @@ class profile(_KinetoProfile):
         self.record_steps = schedule is not None
         self.on_trace_ready = on_trace_ready
         self.step_num = 0
-        self.current_action = self._told(0)
+        self.current_action = self._action_at(0)
         self._step_span: below.record_function | None = None
 
-    def _told(self, step: int) -> ProfilerAction:
+    def _action_at(self, step: int) -> ProfilerAction:
         """What the schedule says; ValueError for what is no action of its."""
         action = self.schedule(step)
         if not isinstance(action, ProfilerAction) or action is ProfilerAction.DEVICE_STOPPED:
@@ -464,7 +464,7 @@ class profile(_KinetoProfile):
     def step(self) -> None:
         """The next step begins."""
         self._leave_step()
-        before, self.current_action = self.current_action, self._told(self.step_num + 1)
+        before, self.current_action = self.current_action, self._action_at(self.step_num + 1)
         self.step_num += 1
         self._go(before, self.current_action)
         self._enter_step()

@@ -366,11 +366,11 @@ class _Region:
         except CheckpointError as error:
             if not self.debug:
                 raise
-            raise CheckpointError(f"{error}\n{self.told(trace)}") from error
+            raise CheckpointError(f"{error}\n{self.report(trace)}") from error
         finally:
             self.keep = None  # which refers to this region
 
-    def told(self, trace: Any) -> str:
+    def report(self, trace: Any) -> str:
         """The operations of both computations."""
         first, second = "\n".join(self.trace.lines), "\n".join(trace.lines)
         return f"Operations of the forward computation:\n{first}\n\nOperations of the computation in backward:\n{second}"

@@ -1,7 +1,7 @@
 """Which dtypes come out of every operation's sample calls under autocast, here or in PyTorch: the lines of the table.
 
 A call is made with operands of float32 (`s`), of the lower dtype (`l`), with the first of them lower and the others float32
-(`ls`), and the other way round (`sl`).  What is told is the dtypes of the results, or `error` where operands of two dtypes are
+(`ls`), and the other way round (`sl`).  The outcome is the dtypes of the results, or `error` where operands of two dtypes are
 refused; `-` where the library has no such kernel, and nothing can be learnt.
 """
 
@@ -59,7 +59,7 @@ class Operands(dict):
         return self.library.tensor(values(name).tolist(), dtype=self.library.float32, device=self.device)
 
 
-def told(library, function, text: str, device: str, way: str, lower) -> str:
+def outcome(library, function, text: str, device: str, way: str, lower) -> str:
     """What comes out of one call under autocast."""
     operands = Operands(library, device, way, lower)
     before = library.is_autocast_enabled(device), library.get_autocast_dtype(device)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from autocast_calls import WAYS, told
+from autocast_calls import WAYS, outcome
 from samples import ALL
 
 import flambeau
@@ -52,7 +52,7 @@ def test_dtypes_are_those_of_the_table(device):
             found = (
                 "-"
                 if wanted == "-"
-                else told(flambeau, FUNCTIONS[name], f"function({text})", place, way, lower)
+                else outcome(flambeau, FUNCTIONS[name], f"function({text})", place, way, lower)
             )
             asked += wanted != "-"
             if found != wanted and not any(reason in found for reason in NO_KERNEL):

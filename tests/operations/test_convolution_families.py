@@ -231,7 +231,7 @@ def test_ways_are_chosen_by_shape():
         x, w = fb.empty(shape, dtype=getattr(fb, dtype)), fb.empty(weight, dtype=getattr(fb, dtype))
         x = x.to(memory_format=fb.channels_last) if last else x
         g = Geometry((stride,) * 2, (padding,) * 2, (1, 1), 1)
-        return families._way(*families._told(x, w, g, tuple(shape[2:])), turned, True)
+        return families._way(*families._selection_key(x, w, g, tuple(shape[2:])), turned, True)
 
     assert way((8, 64, 56, 56), (64, 64, 3, 3)) == "winograd 4"
     assert way((8, 64, 56, 56), (64, 64, 3, 3), dtype="float64") == "direct"

@@ -401,8 +401,8 @@ class _Inner(_Strided):
         f, kind = self.f, self.kind
         self.tables()
         taps = len(self.taps)
-        room = f.op("ptr", f"alloca [{taps} x {self.vector}], align {width()}")
-        spots = [f.gep(self.vector, room, i64(t)) for t in range(taps)]
+        buffer = f.op("ptr", f"alloca [{taps} x {self.vector}], align {width()}")
+        spots = [f.gep(self.vector, buffer, i64(t)) for t in range(taps)]
 
         def plane(c: Value, _) -> list[Value]:
             for spot in spots:

@@ -2,7 +2,7 @@
 
 A step is a product of the state and the weight, and then the same function of the gates for each hidden unit.  Both are done
 for a tile of some sequences by one or more vectors of units at a time, while its sums are in the nearest cache: `Products` sums
-for all gates of the units into a small room, `Cell` reads them there, computes the gates, and writes state and outputs.
+for all gates of the units into a small workspace, `Cell` reads them there, computes the gates, and writes state and outputs.
 Backwards it is the same: the gradients of the gates of the step behind times the weight, then the cell's derivative.
 
 `core/lib/layers/recurrent.pyx` walks over steps and tiles.
@@ -128,9 +128,9 @@ def most_rows(vectors: int) -> int:
 
 
 class Products(NamedTuple):
-    """room[i, v] = sum over k of state[i, k] · panel[k, v], for `rows` rows and `vectors` vectors of columns.
+    """workspace[i, v] = sum over k of state[i, k] · panel[k, v], for `rows` rows and `vectors` vectors of columns.
 
-    Data: room, state, panel.  Geometry: how many k, elements from row to row of the state.  Where they are `paired`, an element
+    Data: workspace, state, panel.  Geometry: how many k, elements from row to row of the state.  Where they are `paired`, an element
     of state and panel is two neighbours of bfloat16, whose products are both added to a sum of float32 (AVX512_BF16).
     """
 
@@ -150,8 +150,8 @@ class Products(NamedTuple):
 class Cell(NamedTuple):
     """A formula for all units of a tile; `masked` where the last vector may have units that do not exist.
 
-    Data: room, what the formula reads, what it writes (the first `writes` of that).  Geometry: rows, units, vectors of units that a
-    row of the room has (each has its sums one after another), elements from part to part of a matrix, and from row to row of each.
+    Data: workspace, what the formula reads, what it writes (the first `writes` of that).  Geometry: rows, units, vectors of units that a
+    row of the workspace has (each has its sums one after another), elements from part to part of a matrix, and from row to row of each.
     """
 
     formula: str
@@ -170,10 +170,10 @@ class Cell(NamedTuple):
 
 def _products(t: Elements, k: Products) -> None:
     f = t.f
-    room, state, panel = (t.data(n) for n in range(3))
+    workspace, state, panel = (t.data(n) for n in range(3))
     depth, step = t.geometry(0), t.geometry(1)
     places = [(i, v) for i in range(k.rows) for v in range(k.vectors)]
-    spots = [t.element(room, i64(n * k.lanes)) for n in range(len(places))]
+    spots = [t.element(workspace, i64(n * k.lanes)) for n in range(len(places))]
     rows = [state]
     while len(rows) < k.rows:
         rows.append(t.element(rows[-1], step))
@@ -228,7 +228,7 @@ def _cell(t: Elements, k: Cell) -> None:
     f = t.f
     formula = FORMULAS[k.formula]
     parts = [*formula.reads, *formula.writes[: k.writes]]
-    room, *matrices = (t.data(n) for n in range(1 + len(parts)))
+    workspace, *matrices = (t.data(n) for n in range(1 + len(parts)))
     steps_at = 4  # in the geometry, after these: elements from row to row of each matrix
     rows, units, pitch, distance = (t.geometry(n) for n in range(steps_at))
     steps = [t.geometry(steps_at + n) for n in range(len(parts))]
@@ -236,7 +236,7 @@ def _cell(t: Elements, k: Cell) -> None:
     kinds = [half if n in k.halves else t for n in range(len(parts))]
 
     def row(i: Value, _) -> list[Value]:
-        own = t.element(room, f.mul(f.mul(i, pitch), i64(formula.sums * k.lanes)))
+        own = t.element(workspace, f.mul(f.mul(i, pitch), i64(formula.sums * k.lanes)))
         lines = [kind.element(m, f.mul(i, step)) for kind, m, step in zip(kinds, matrices, steps)]
 
         def vector(u: Value, _) -> list[Value]:

@@ -109,7 +109,9 @@ class Writer(Vectors):
     # --- the whole ---
     def write(self) -> None:
         tile = self.tile
-        self.room = room = self.f.op("ptr", f"alloca [{len(self.places)} x {self.vector}], align {width()}")
+        self.buffer = buffer = self.f.op(
+            "ptr", f"alloca [{len(self.places)} x {self.vector}], align {width()}"
+        )
         row = self.word(_ROW)
         beyond = i64((tile.vectors - 1) * self.lanes)
         self.last = (
@@ -121,25 +123,25 @@ class Writer(Vectors):
         begin = i64(0)
         for number, cut in enumerate(tile.cuts or ((0, tile.rows),)):
             end = self.f.add(begin, self.word(_TAPS + number))
-            tap = functools.partial(self.tap, cut=cut, distances=distances, room=room)
+            tap = functools.partial(self.tap, cut=cut, distances=distances, buffer=buffer)
             state = self.f.loop(begin, end, i64(1), state, tap)
             begin = end
         _, ended, *sums = state
         some = self.f.op("i1", f"icmp ne {ended}, 0")
-        self.finish(self.f.when(some, lambda: self.added(sums, room), sums))
+        self.finish(self.f.when(some, lambda: self.added(sums, buffer), sums))
         self.f.do("ret void")
 
-    def spot(self, room: Value, k: int) -> Value:
-        return self.f.gep(self.vector, room, i64(k))
+    def spot(self, buffer: Value, k: int) -> Value:
+        return self.f.gep(self.vector, buffer, i64(k))
 
-    def added(self, sums: Sequence[Value], room: Value) -> list[Value]:
+    def added(self, sums: Sequence[Value], buffer: Value) -> list[Value]:
         return [
-            self.f.binary("fadd", self.f.load(self.vector, self.spot(room, k), width()), s)
+            self.f.binary("fadd", self.f.load(self.vector, self.spot(buffer, k), width()), s)
             for k, s in enumerate(sums)
         ]
 
     def tap(
-        self, t: Value, state: list[Value], cut: tuple[int, int], distances: list[Value], room: Value
+        self, t: Value, state: list[Value], cut: tuple[int, int], distances: list[Value], buffer: Value
     ) -> list[Value]:
         """All terms of one tap, in groups."""
         f = self.f
@@ -159,7 +161,7 @@ class Writer(Vectors):
             total = f.add(since, count)
             full = f.op("i1", f"icmp sgt {total}, {GROUP}")
             since, ended, *sums = f.when(
-                full, lambda: self.put_down(ended, sums, room), [since, ended, *sums]
+                full, lambda: self.put_down(ended, sums, buffer), [since, ended, *sums]
             )
             left = [self.at(base, f.mul(start, step)) for base in bases]
             right, wide = self.at(b, f.mul(start, b_step)), i64(self.tile.vectors * width())
@@ -178,12 +180,12 @@ class Writer(Vectors):
 
         return f.loop(i64(0), terms, i64(GROUP), state, group)
 
-    def put_down(self, ended: Value, sums: list[Value], room: Value) -> list[Value]:
+    def put_down(self, ended: Value, sums: list[Value], buffer: Value) -> list[Value]:
         """Add the sums to those of the groups before, and begin anew."""
         again = self.f.op("i1", f"icmp ne {ended}, 0")
-        whole = self.f.when(again, lambda: self.added(sums, room), sums)
+        whole = self.f.when(again, lambda: self.added(sums, buffer), sums)
         for k, s in enumerate(whole):
-            self.f.store(s, self.spot(room, k), width())
+            self.f.store(s, self.spot(buffer, k), width())
         return [i64(0), i64(1), *[self.zero] * len(sums)]
 
     def term(
@@ -230,7 +232,7 @@ class Writer(Vectors):
             return
         if self.tile.epilogue is not None and self.tile.epilogue.long():
             for k, s in enumerate(sums):
-                self.f.store(s, self.spot(self.room, k), width())
+                self.f.store(s, self.spot(self.buffer, k), width())
             self.store_rows(None, list(self.masks(columns)))
             return
         whole = self.f.op("i1", f"icmp sge {columns}, {self.tile.vectors * self.lanes}")
@@ -276,7 +278,7 @@ class Writer(Vectors):
         return self.low.values([epilogue.root], given)[0]
 
     def store_rows(self, sums: list[Value] | None, masks: Sequence[Value | None]) -> None:
-        """Row after row; in a loop, from the room, where no sums are given."""
+        """Row after row; in a loop, from the buffer, where no sums are given."""
         tile, reads, numbers = self.tile, self.reads(), self.numbers()
         vectors = range(tile.vectors)
         across = {
@@ -300,13 +302,13 @@ class Writer(Vectors):
                 self.store(result, self.at(at[0], i64(v * width())), masks[v])
             return [self.at(place, step) for place, step in zip(at, steps)]
 
-        def from_room(_, at: list[Value]) -> list[Value]:
-            *places, room = at
-            sums = [self.f.load(self.vector, self.spot(room, v), width()) for v in vectors]
-            return [*row(places, sums), self.spot(room, tile.vectors)]
+        def from_buffer(_, at: list[Value]) -> list[Value]:
+            *places, buffer = at
+            sums = [self.f.load(self.vector, self.spot(buffer, v), width()) for v in vectors]
+            return [*row(places, sums), self.spot(buffer, tile.vectors)]
 
         if sums is None:
-            self.f.loop(i64(0), i64(tile.rows), i64(1), [*begin, self.room], from_room)
+            self.f.loop(i64(0), i64(tile.rows), i64(1), [*begin, self.buffer], from_buffer)
             return
         at = begin
         for i in range(tile.rows):

@@ -503,7 +503,7 @@ def _own_lanes_in(w: _Writer, signals: int, inverse: bool) -> None:
         2 * w.size,
         16 // (2 * w.size),
     )  # bytes of a complex number, and how many are moved at once
-    room = f.op("ptr", f"alloca [{2 * n * width()} x i8], align 64")
+    buffer = f.op("ptr", f"alloca [{2 * n * width()} x i8], align 64")
 
     def group(g: Value, _: list[Value]) -> list[Value]:
         first = f.mul(g, i64(signals))
@@ -532,9 +532,10 @@ def _own_lanes_in(w: _Writer, signals: int, inverse: bool) -> None:
                 if j:
                     at = w.at(of_square, i64((j - 1) * w.block))
                     value = w.product(value, w.read(at, i64(0), i64(width())))
-                w.write(value, w.at(room, i64(j * width())), i64(0), i64(n * width()))
+                w.write(value, w.at(buffer, i64(j * width())), i64(0), i64(n * width()))
             columns = [
-                _columns(w, [w.at(room, i64((part * n + j) * width())) for j in range(n)]) for part in (0, 1)
+                _columns(w, [w.at(buffer, i64((part * n + j) * width())) for j in range(n)])
+                for part in (0, 1)
             ]
             for lane in range(n):
                 block = f.mul(f.add(begin, i64(lane % own)), step)

@@ -74,14 +74,14 @@ def _lift(v: Vectors, m: int, g: list[Value]) -> list[Value]:
 
 
 def _write_spread(v: Vectors, m: int) -> None:
-    """Squares side by side in a room of pixels, each a vector of channels, to planes of values."""
+    """Squares side by side in a workspace of pixels, each a vector of channels, to planes of values."""
     t = m + 2
 
     def one(_, carried: list[Value]) -> list[Value]:
-        room, to = carried
+        workspace, to = carried
         d = []
         for a in range(t):
-            place = v.at(room, v.f.mul(number("row"), i64(a)))
+            place = v.at(workspace, v.f.mul(number("row"), i64(a)))
             d.append([v.load(v.at(place, i64(q * v.bytes))) for q in range(t)])
         lines = [_spread(v, m, [d[a][q] for a in range(t)]) for q in range(t)]
         place = to
@@ -89,13 +89,13 @@ def _write_spread(v: Vectors, m: int) -> None:
             for value in _spread(v, m, [lines[q][a] for q in range(t)]):
                 v.store(value, place)
                 place = v.at(place, number("plane"))
-        return [v.at(room, i64(m * v.bytes)), v.at(to, number("step"))]
+        return [v.at(workspace, i64(m * v.bytes)), v.at(to, number("step"))]
 
-    v.f.loop(i64(0), number("squares"), i64(1), [argument("room"), argument("to")], one)
+    v.f.loop(i64(0), number("squares"), i64(1), [argument("workspace"), argument("to")], one)
 
 
 def _write_gather(v: Vectors, m: int, epilogue: Epilogue) -> None:
-    """Planes of sums to squares side by side in a room of pixels, each a vector of filters; so is each of the epilogue's operands,
+    """Planes of sums to squares side by side in a workspace of pixels, each a vector of filters; so is each of the epilogue's operands,
     `apart` from one another.
     """
     t = m + 2
@@ -108,19 +108,19 @@ def _write_gather(v: Vectors, m: int, epilogue: Epilogue) -> None:
         return v.low.values([epilogue.root], given)[0]
 
     def one(_, carried: list[Value]) -> list[Value]:
-        place, room = carried
+        place, workspace = carried
         s, at = [], place
         for _ in range(t * t):
             s.append(v.load(at))
             at = v.at(at, number("plane"))
         lines = [_gather(v, m, [s[a * t + q] for a in range(t)]) for q in range(t)]
         for a in range(m):
-            to = v.at(room, v.f.mul(number("row"), i64(a)))
+            to = v.at(workspace, v.f.mul(number("row"), i64(a)))
             for q, value in enumerate(_gather(v, m, [lines[q][a] for q in range(t)])):
                 v.store(ended(value), v.at(to, i64(q * v.bytes)))
-        return [v.at(place, number("step")), v.at(room, i64(m * v.bytes))]
+        return [v.at(place, number("step")), v.at(workspace, i64(m * v.bytes))]
 
-    v.f.loop(i64(0), number("squares"), i64(1), [argument("from"), argument("room")], one)
+    v.f.loop(i64(0), number("squares"), i64(1), [argument("from"), argument("workspace")], one)
 
 
 def _write_lift(v: Vectors, m: int) -> None:
@@ -144,11 +144,11 @@ def _write_lift(v: Vectors, m: int) -> None:
 _STEPS: dict[str, tuple[Callable[..., None], str]] = {
     "spread": (
         _write_spread,
-        "ptr noalias %room, i64 %row, ptr noalias %to, i64 %plane, i64 %step, i64 %squares",
+        "ptr noalias %workspace, i64 %row, ptr noalias %to, i64 %plane, i64 %step, i64 %squares",
     ),
     "gather": (
         _write_gather,
-        "ptr noalias %from, i64 %plane, i64 %step, ptr noalias %room, i64 %row, i64 %squares, ptr %terms, i64 %apart",
+        "ptr noalias %from, i64 %plane, i64 %step, ptr noalias %workspace, i64 %row, i64 %squares, ptr %terms, i64 %apart",
     ),
     "lift": (
         _write_lift,

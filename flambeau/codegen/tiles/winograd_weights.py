@@ -43,13 +43,13 @@ def _lower(v: Vectors, s: list[Value]) -> list[Value]:
 
 
 def _write_expand(v: Vectors) -> None:
-    """Squares side by side in a room of pixels, each a vector of filters, to planes of values."""
+    """Squares side by side in a workspace of pixels, each a vector of filters, to planes of values."""
 
     def one(_, carried: list[Value]) -> list[Value]:
-        room, to = carried
+        workspace, to = carried
         d = []
         for a in range(M):
-            place = v.at(room, v.f.mul(number("row"), i64(a)))
+            place = v.at(workspace, v.f.mul(number("row"), i64(a)))
             d.append([v.load(v.at(place, i64(q * v.bytes))) for q in range(M)])
         lines = [_expand(v, [d[a][q] for a in range(M)]) for q in range(M)]
         place = to
@@ -57,9 +57,9 @@ def _write_expand(v: Vectors) -> None:
             for value in _expand(v, [lines[q][a] for q in range(M)]):
                 v.store(value, place)
                 place = v.at(place, number("plane"))
-        return [v.at(room, i64(M * v.bytes)), v.at(to, number("step"))]
+        return [v.at(workspace, i64(M * v.bytes)), v.at(to, number("step"))]
 
-    v.f.loop(i64(0), number("squares"), i64(1), [argument("room"), argument("to")], one)
+    v.f.loop(i64(0), number("squares"), i64(1), [argument("workspace"), argument("to")], one)
 
 
 def _write_lower(v: Vectors) -> None:
@@ -85,7 +85,7 @@ def _write_lower(v: Vectors) -> None:
 _STEPS = {
     "expand": (
         _write_expand,
-        "ptr noalias %room, i64 %row, ptr noalias %to, i64 %plane, i64 %step, i64 %squares",
+        "ptr noalias %workspace, i64 %row, ptr noalias %to, i64 %plane, i64 %step, i64 %squares",
     ),
     "lower": (_write_lower, "ptr noalias %from, i64 %plane, i64 %step, ptr noalias %to, i64 %channels"),
 }

@@ -30,7 +30,7 @@ cdef enum:
     F4_E2M1FN_X2 = 22
     CODES = 23
     REFUSED = 31              # what PROMOTED says of dtypes that have no common one
-    ROOM = 32                 # for codes in a table
+    TABLE_SIZE = 32           # for codes in a table
 
 cdef class dtype:
     cdef readonly int code
@@ -43,9 +43,9 @@ cdef class device:
     cdef readonly object index
 
 cdef PyObject* DTYPE_OBJECTS[CODES]
-cdef signed char PROMOTED[ROOM][ROOM]
-cdef signed char CATEGORY[ROOM]
-cdef signed char ITEMSIZE[ROOM]
+cdef signed char PROMOTED[TABLE_SIZE][TABLE_SIZE]
+cdef signed char CATEGORY[TABLE_SIZE]
+cdef signed char ITEMSIZE[TABLE_SIZE]
 cdef int default_code() noexcept nogil
 cdef void set_default_code(int code) noexcept nogil
 cdef dtype as_dtype(object value, str who)

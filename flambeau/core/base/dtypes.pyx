@@ -132,8 +132,8 @@ cdef int promote(int a, int b):
     return b
 
 
-for _i in range(ROOM):
-    for _j in range(ROOM):
+for _i in range(TABLE_SIZE):
+    for _j in range(TABLE_SIZE):
         PROMOTED[_i][_j] = promote(_i, _j)
 
 

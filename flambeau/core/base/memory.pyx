@@ -628,12 +628,12 @@ cdef class Storage:
         Memory that a tensor may reach is never taken away: where the storage becomes shorter, tensors over it read what was
         there or, where the system took whole pages back, zeros.  RuntimeError for memory that is not resizable.
         """
-        cdef size_t wanted = bytes_wanted(nbytes, "resize_"), room, kept
+        cdef size_t wanted = bytes_wanted(nbytes, "resize_"), capacity, kept
         cdef Storage larger
         if not self.resizable():
             raise RuntimeError("Trying to resize storage that is not resizable")
-        room = class_bytes(self.block) if self.block >= 0 else MOST_BYTES
-        if wanted > room:
+        capacity = class_bytes(self.block) if self.block >= 0 else MOST_BYTES
+        if wanted > capacity:
             larger = new_storage_on(self.on, wanted)
             if self.on is None:
                 memcpy(larger.data, self.data, self.length)
@@ -643,9 +643,9 @@ cdef class Storage:
             if self.exports:
                 self.owner = larger    # the former memory
             return self
-        if self.on is None and wanted < self.length and room >= HUGE_PAGE:
+        if self.on is None and wanted < self.length and capacity >= HUGE_PAGE:
             kept = (wanted + PAGE - 1) // PAGE * PAGE
-            flambeau_unused(self.data + kept, room - kept)
+            flambeau_unused(self.data + kept, capacity - kept)
             self.writes += 1
         self.length = wanted
         return self

@@ -294,15 +294,15 @@ static void close_gate(void) {
 
 static atomic_int rehearsing; /* threads that do */
 static _Thread_local struct {
-    flambeau_range *room;
+    flambeau_range *buffer;
     int64_t most, met;
     bool inside;
 } rehearsal;
 
-int64_t flambeau_rehearse(flambeau_range *room, int64_t most) {
+int64_t flambeau_rehearse(flambeau_range *buffer, int64_t most) {
     int64_t met = rehearsal.met;
-    atomic_fetch_add(&rehearsing, (room != NULL) - (rehearsal.room != NULL));
-    rehearsal.room = room;
+    atomic_fetch_add(&rehearsing, (buffer != NULL) - (rehearsal.buffer != NULL));
+    rehearsal.buffer = buffer;
     rehearsal.most = most;
     rehearsal.met = 0;
     return met;
@@ -331,7 +331,7 @@ static void rehearse(flambeau_task task, void *context, int64_t first, int64_t n
         total += took;
     }
     rehearsal.inside = false;
-    if (rehearsal.met < rehearsal.most) rehearsal.room[rehearsal.met] = (flambeau_range){n, chunk, chunks, total, longest};
+    if (rehearsal.met < rehearsal.most) rehearsal.buffer[rehearsal.met] = (flambeau_range){n, chunk, chunks, total, longest};
     rehearsal.met++;
 }
 
@@ -341,7 +341,7 @@ static int64_t grains_per_chunk(int64_t grains, int threads) {
 
 static void share(flambeau_task task, void *context, int64_t first, int64_t n, int64_t grain) {
     int threads = flambeau_get_num_threads();
-    if (atomic_load_explicit(&rehearsing, memory_order_relaxed) && rehearsal.room != NULL && !rehearsal.inside) {
+    if (atomic_load_explicit(&rehearsing, memory_order_relaxed) && rehearsal.buffer != NULL && !rehearsal.inside) {
         int64_t unit = grain < 1 ? 1 : grain, grains = (n - 1) / unit + 1;
         int64_t each = threads == 1 ? grains : grains_per_chunk(grains, threads);
         rehearse(task, context, first, n, each * unit < n ? each * unit : n, (grains - 1) / each + 1, threads);

@@ -40,10 +40,10 @@ typedef struct {
     int64_t longest;     /* of the thread that has most, where each takes the next chunk as soon as it is free */
 } flambeau_range;
 
-/* From now on, until `room` is NULL, the calling thread does every chunk of its ranges itself, one after another, cut as for all
+/* From now on, until `buffer` is NULL, the calling thread does every chunk of its ranges itself, one after another, cut as for all
    threads, and writes down how long each range takes; the outermost ranges only. Returns how many were met since the
    last call, which may be more than there was room for. For at most 1024 threads. */
-int64_t flambeau_rehearse(flambeau_range *room, int64_t most);
+int64_t flambeau_rehearse(flambeau_range *buffer, int64_t most);
 
 /* The most parts that a range was shared out in since this was last asked, by any thread; 0 where none was shared. */
 int64_t flambeau_max_tasks(void);

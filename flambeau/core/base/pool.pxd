@@ -12,4 +12,4 @@ cdef extern from "pool.h" nogil:
     int64_t flambeau_max_tasks() noexcept
     ctypedef struct flambeau_range:
         int64_t n, chunk, chunks, nanoseconds, longest
-    int64_t flambeau_rehearse(flambeau_range* room, int64_t most) noexcept
+    int64_t flambeau_rehearse(flambeau_range* buffer, int64_t most) noexcept

@@ -62,7 +62,7 @@ cdef struct Entry:
     int thread, kind
 
 cdef Entry* entries = NULL
-cdef Py_ssize_t count = 0, room = 0
+cdef Py_ssize_t count = 0, capacity = 0
 cdef int64_t session_number = 1            # the number of the recording, so that an entry of an earlier one is not ended in this
 cdef bint session = False                  # somebody has started a recording and not stopped it
 cdef int threads_seen = 0
@@ -92,11 +92,11 @@ cdef int64_t on_devices():
 
 
 cdef int grow() except -1:
-    global entries, room
-    cdef Entry* larger = <Entry*>realloc(entries, (room * 2 + 1024) * sizeof(Entry))
+    global entries, capacity
+    cdef Entry* larger = <Entry*>realloc(entries, (capacity * 2 + 1024) * sizeof(Entry))
     if larger == NULL:
         raise MemoryError
-    entries, room = larger, room * 2 + 1024
+    entries, capacity = larger, capacity * 2 + 1024
     return 0
 
 
@@ -104,7 +104,7 @@ cdef int64_t begin(object what, int kind):
     """Note that something begins; what to give `end`."""
     global count
     cdef Entry* e
-    if count == room:
+    if count == capacity:
         grow()
     if flambeau_thread == 0:
         number_thread()
@@ -248,10 +248,10 @@ cdef int forget_work() except -1:
 # --- a recording ------------------------------
 cdef void drop_entries() noexcept:
     """Drop the entries."""
-    global entries, count, room, session_number
+    global entries, count, capacity, session_number
     cdef Entry* old = entries
     cdef Py_ssize_t k, n = count
-    entries, count, room = NULL, 0, 0
+    entries, count, capacity = NULL, 0, 0
     session_number += 1
     for k in range(n):
         Py_DECREF(<object>old[k].what)

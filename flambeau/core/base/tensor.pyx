@@ -85,7 +85,7 @@ cdef TensorBase of_class(object cls, str who):
 
 cdef int set_rank(TensorBase t, int ndim) except -1:
     """Room for that many sizes and strides."""
-    cdef int64_t* room
+    cdef int64_t* buffer
     if t.sizes != NULL and t.sizes != t.small:
         free(t.sizes)
     if ndim <= INLINE_DIMS:
@@ -95,12 +95,12 @@ cdef int set_rank(TensorBase t, int ndim) except -1:
         if ndim > MAX_DIMS:
             t.sizes = NULL
             raise RuntimeError(f"a tensor has at most {MAX_DIMS} dimensions, got {ndim}")
-        room = <int64_t*>malloc(2 * ndim * sizeof(int64_t))
-        if room == NULL:
+        buffer = <int64_t*>malloc(2 * ndim * sizeof(int64_t))
+        if buffer == NULL:
             t.sizes = NULL
             raise MemoryError
-        t.sizes = room
-        t.strides = room + ndim
+        t.sizes = buffer
+        t.strides = buffer + ndim
     t.rank = ndim
     t.shape_ = None
     return 0
@@ -467,14 +467,14 @@ cdef object read_item(TensorBase t):
 
 cdef object element(TensorBase t):
     """The first element as a Python number."""
-    cdef char room[16]
+    cdef char buffer[16]
     if t.storage.on is None:
         return value_at(pointer(t), t.code)
     if t.storage.on.blank:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-    t.storage.on.copy_out(room, <uintptr_t>data_address(t), t.width, True)
+    t.storage.on.copy_out(buffer, <uintptr_t>data_address(t), t.width, True)
     t.storage.on.check_fault()
-    return value_at(room, t.code)
+    return value_at(buffer, t.code)
 
 
 cdef object single(TensorBase t):

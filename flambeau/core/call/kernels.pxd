@@ -75,8 +75,8 @@ cdef struct Launch:
     int outputs               # results of an element, which is how much work it is taken for
 
 cdef struct PointwisePlan:    # how a pointwise operation walks over operands of some geometry: all that is known without their elements
-    Plan loops                # over the operands that have memory, with strides in `room`
-    int64_t room[MAX_ALL * MAX_DIMS]
+    Plan loops                # over the operands that have memory, with strides in `stride_buffer`
+    int64_t stride_buffer[MAX_ALL * MAX_DIMS]
     int width[MAX_ALL]
     kernel_t run
     int rank                  # of the results

@@ -183,7 +183,7 @@ cdef bint launch_widened(Launch* launch) noexcept nogil:
     cdef const int64_t* strides
     cdef int k, n = plan.operands
     cdef size_t needed = 0
-    cdef char* room
+    cdef char* buffer
     cdef char* at
     for k in range(n):
         strides = plan.strides + k * plan.pitch
@@ -193,8 +193,8 @@ cdef bint launch_widened(Launch* launch) noexcept nogil:
             return False
     if needed == 0:
         return False
-    at = room = <char*>malloc(needed)
-    if room == NULL:
+    at = buffer = <char*>malloc(needed)
+    if buffer == NULL:
         return False         # as it would be without
     part.data = <char**>alloca(n * sizeof(char*))
     memcpy(part.data, launch.data, n * sizeof(char*))
@@ -218,7 +218,7 @@ cdef bint launch_widened(Launch* launch) noexcept nogil:
         for k in range(n):
             part.data[k] += wide.strides[2 * k + 1] * wide.sizes[1] * launch.width[k]
         launch_rest(&part, row * left, row * (rows - left))
-    free(room)
+    free(buffer)
     return True
 
 

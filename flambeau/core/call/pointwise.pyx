@@ -422,14 +422,14 @@ cdef int plan_pointwise(PointwiseOp op, PointwisePlan* plan, Operand* operands, 
         if operands[k].tensor != NULL:
             align(&strides[place * rank], <TensorBase>operands[k].tensor, rank)
             place += 1
-    plan.loops.strides = plan.room
+    plan.loops.strides = plan.stride_buffer
     make_plan(&plan.loops, rank, plan.sizes, strides, place)
     place = 0
     for k in range(m + n):
         if k >= m and operands[k - m].tensor == NULL:
             key0 = key0 << 6 | (operands[k - m].category << 2) | NUMBER
             continue
-        access = access_of(plan.room[place * plan.loops.pitch])
+        access = access_of(plan.stride_buffer[place * plan.loops.pitch])
         if k >= m:
             t = <TensorBase>operands[k - m].tensor
             key0 = key0 << 6 | (t.code << 2) | access

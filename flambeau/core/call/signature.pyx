@@ -77,9 +77,9 @@ cdef class Signature:
 
     def types(self):
         """The types of parameters and results (`types.py`): as a schema said them, else as annotations and defaults tell."""
-        from .types import Types, described as told_by
+        from .types import Types, described as types_of
 
-        return self.whole if isinstance(self.whole, Types) else told_by(self.to_python())
+        return self.whole if isinstance(self.whole, Types) else types_of(self.to_python())
 
     @property
     def by_position(self):

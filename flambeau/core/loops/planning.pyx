@@ -19,7 +19,7 @@ from ..call.layout cimport make_plan
 from ..call.operands cimport common_code
 from ..call.pointwise cimport PointwiseOp, device_of, fill_scalars, not_implemented, plan_pointwise, read_call
 from ..call.signature cimport MAX_BOUND
-from .plans cimport LoopPlan, RowLoopPlan, room
+from .plans cimport LoopPlan, RowLoopPlan, allocate
 from .rows cimport RowOp, RowPlan, Rows, in_stages, new_rows, panel_of, plan_rows, read_dims, stage_kernels, walk
 
 cdef extern from "alloca.h" nogil:
@@ -50,7 +50,7 @@ cdef int read_operands(LoopPlan plan, str who, object kernel, object operands, i
         raise ValueError(f"{who}(): operands of at most {rank} dimensions expected, got one of {widest}")
     on = one_device(who, tensors, count)
     plan.reserve(kernel.name, count, outputs, rank, device if on is None else on)
-    aligned[0] = <int64_t*>room(count * max(rank, 1), sizeof(int64_t))
+    aligned[0] = <int64_t*>allocate(count * max(rank, 1), sizeof(int64_t))
     for k in range(count):
         offset = 0
         if tensors[k] != NULL:
@@ -71,7 +71,7 @@ cdef int read_operands(LoopPlan plan, str who, object kernel, object operands, i
             raise TypeError(f"{who}(): operand {k} of {kernel.name} is {dtypes[k]}, got {dtype_of(plan.codes[k]).name}")
         if offset:
             if plan.offsets == NULL:
-                plan.offsets = <int64_t*>room(count, sizeof(int64_t))
+                plan.offsets = <int64_t*>allocate(count, sizeof(int64_t))
             plan.offsets[k] = offset * plan.width[k]
         ahead = rank - plan.ranks[k]
         for d in range(plan.ranks[k]):
@@ -104,7 +104,7 @@ cdef int read_scalars(LoopPlan plan, str who, object kernel, object scalars) exc
     cdef int k
     if len(values) != len(dtypes):
         raise TypeError(f"{who}(): {kernel.name} has {len(dtypes)} scalars, got {len(values)}")
-    slots = plan.scalars = <uint64_t*>room(len(values), sizeof(uint64_t))
+    slots = plan.scalars = <uint64_t*>allocate(len(values), sizeof(uint64_t))
     for k in range(len(values)):
         if dtypes[k].startswith(("float", "bfloat")):
             real = values[k]
@@ -164,7 +164,7 @@ def loop_plan(kernel, shape, operands, scalars=(), device=None) -> LoopPlan:
             for d in range(rank):
                 if aligned[k * rank + d] == 0 and sizes[d] > 1:
                     raise ValueError(f"loop_plan(): result {k} of {kernel.name} would be written more than once along dimension {d}")
-        plan.loops.strides = <int64_t*>room(plan.count * max(rank, 1), sizeof(int64_t))
+        plan.loops.strides = <int64_t*>allocate(plan.count * max(rank, 1), sizeof(int64_t))
         make_plan(&plan.loops, rank, sizes, aligned, plan.count)
     finally:
         free(aligned)
@@ -340,8 +340,8 @@ cdef LoopPlan plan_of_pointwise(PointwiseOp op, tuple args, dict named):
             plan.describe(place, t.code, t.rank, t.sizes, t.strides)
             place += 1
     plan.loops = result.loops
-    plan.loops.strides = <int64_t*>room(place * result.loops.pitch, sizeof(int64_t))
-    memcpy(plan.loops.strides, result.room, place * result.loops.pitch * sizeof(int64_t))
+    plan.loops.strides = <int64_t*>allocate(place * result.loops.pitch, sizeof(int64_t))
+    memcpy(plan.loops.strides, result.stride_buffer, place * result.loops.pitch * sizeof(int64_t))
     used = fill_scalars(op, operands, params, common, scalars)
     plan.keep_scalars(scalars, used)
     plan.run = result.run

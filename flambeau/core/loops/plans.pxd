@@ -5,7 +5,7 @@ from ..base.tensor cimport TensorBase
 from ..call.kernels cimport Family, Plan, kernel_t
 from .rows cimport Rows, Stages
 
-cdef void* room(size_t count, size_t size) except NULL
+cdef void* allocate(size_t count, size_t size) except NULL
 
 cdef class LoopPlan:
     cdef kernel_t run
@@ -54,7 +54,7 @@ cdef class RowLoopPlan(LoopPlan):
     cdef Rows* rows
     cdef Stages stages             # part is NULL where rows are not cut into blocks
     cdef int* state_codes
-    cdef int64_t room              # bytes for the states of all blocks
+    cdef int64_t states_size       # bytes for the states of all blocks
     cdef tuple access
 
     cdef int attach(self, const Rows* rows, int operands) except -1

@@ -32,7 +32,7 @@ Geometry.__doc__ = """An operand of a plan without its elements: strides, and ho
 elements."""
 
 
-cdef void* room(size_t count, size_t size) except NULL:
+cdef void* allocate(size_t count, size_t size) except NULL:
     cdef void* memory = calloc(max(count, <size_t>1), size)
     if memory == NULL:
         raise MemoryError
@@ -66,10 +66,10 @@ cdef class LoopPlan:
     cdef int reserve(self, str name, int count, int outputs, int pitch, Device device) except -1:
         """Room for operands of at most `pitch` dimensions."""
         self.name, self.count, self.outputs, self.pitch, self.device = name, count, outputs, max(pitch, 1), device
-        self.codes, self.ranks = <int*>room(count, sizeof(int)), <int*>room(count, sizeof(int))
-        self.width = <int*>room(count, sizeof(int))
-        self.sizes = <int64_t*>room(count * self.pitch, sizeof(int64_t))
-        self.strides = <int64_t*>room(count * self.pitch, sizeof(int64_t))
+        self.codes, self.ranks = <int*>allocate(count, sizeof(int)), <int*>allocate(count, sizeof(int))
+        self.width = <int*>allocate(count, sizeof(int))
+        self.sizes = <int64_t*>allocate(count * self.pitch, sizeof(int64_t))
+        self.strides = <int64_t*>allocate(count * self.pitch, sizeof(int64_t))
         return 0
 
     cdef void describe(self, int k, int code, int rank, const int64_t* sizes, const int64_t* strides) noexcept:
@@ -79,7 +79,7 @@ cdef class LoopPlan:
         memcpy(self.strides + k * self.pitch, strides, rank * sizeof(int64_t))
 
     cdef int keep_scalars(self, const uint64_t* scalars, int n) except -1:
-        self.scalars = <uint64_t*>room(n, sizeof(uint64_t))
+        self.scalars = <uint64_t*>allocate(n, sizeof(uint64_t))
         memcpy(self.scalars, scalars, n * sizeof(uint64_t))
         return 0
 
@@ -154,7 +154,7 @@ cdef class LoopPlan:
         """What a launch need not find out again."""
         cdef int64_t* geometry
         self.check_arguments()
-        geometry = <int64_t*>room(HEAD + 2 * self.count, sizeof(int64_t))
+        geometry = <int64_t*>allocate(HEAD + 2 * self.count, sizeof(int64_t))
         self.many = self.loops.count >= PARALLEL_FROM // self.outputs
         if self.device is None and in_one_call(&self.loops, self.outputs, geometry):
             self.geometry = geometry
@@ -377,7 +377,7 @@ cdef class RowLoopPlan(LoopPlan):
         self.run, self.many = rows.run, work >= PARALLEL_FROM
         if self.device is not None or self.stages.part != NULL or rows.outer or rows.panel or work == 0 or self.many:
             return 0
-        self.geometry = <int64_t*>room(ROW_HEAD + 3 * rows.operands, sizeof(int64_t))
+        self.geometry = <int64_t*>allocate(ROW_HEAD + 3 * rows.operands, sizeof(int64_t))
         self.geometry[0], self.geometry[1], self.geometry[2], self.geometry[3] = rows.k, rows.r1, rows.r0, rows.total
         memcpy(self.geometry + ROW_HEAD, rows.strides, 3 * rows.operands * sizeof(int64_t))
         return 0
@@ -386,13 +386,13 @@ cdef class RowLoopPlan(LoopPlan):
         """In blocks whose states are of those dtypes."""
         cdef int k, n = <int>len(codes)
         cdef int* widths = <int*>alloca(n * sizeof(int))
-        self.state_codes = <int*>room(n, sizeof(int))
+        self.state_codes = <int*>allocate(n, sizeof(int))
         for k in range(n):
             self.state_codes[k] = codes[k]
             widths[k] = ITEMSIZE[self.state_codes[k]]
         plan_stages(&self.stages, self.rows, n, widths, self.device is None, ordered)
         for k in range(n):
-            self.room += (self.stages.count * widths[k] + APART - 1) // APART * APART
+            self.states_size += (self.stages.count * widths[k] + APART - 1) // APART * APART
         return 0
 
     cdef int launch_loops(self, char** data) except -1 nogil:
@@ -405,7 +405,7 @@ cdef class RowLoopPlan(LoopPlan):
             rows = self.rows[0]
             rows.data, rows.scalars = data, self.scalars
             return launch(&rows)
-        memory = <char*>malloc(self.room)
+        memory = <char*>malloc(self.states_size)
         states = <char**>alloca(self.stages.states * sizeof(char*))
         if memory == NULL:
             with gil:

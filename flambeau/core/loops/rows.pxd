@@ -25,7 +25,7 @@ cdef struct Rows:                # one launch over any number of operands: outpu
     bint cut_k                   # threads share the k loop, else the outer ones
     int64_t panel                # columns that are copied next to each other at a time; 0: they are read where they lie
 
-cdef struct RowRoom:             # the arrays of a launch over as many operands as an operation has
+cdef struct RowBuffers:          # the arrays of a launch over as many operands as an operation has
     char* data[MAX_ALL]
     int width[MAX_ALL]
     int64_t strides[3 * MAX_ALL]
@@ -33,8 +33,8 @@ cdef struct RowRoom:             # the arrays of a launch over as many operands 
     int64_t outer_stride[MAX_ALL * MAX_DIMS]
 
 cdef struct RowPlan:             # how an operation walks over inputs of some geometry: all that is known without their elements
-    Rows rows                    # without places, scalars and device; its arrays are in `room`
-    RowRoom room
+    Rows rows                    # without places, scalars and device; its arrays are in `buffers`
+    RowBuffers buffers
     int inputs, outputs          # of the kernel
     int rank, result_rank
     int64_t sizes[MAX_DIMS]      # that inputs broadcast to, and results as long as the row have
@@ -56,7 +56,7 @@ cdef struct Stages:              # a long row in blocks: what each block leaves,
     int64_t block, whole, tail   # elements of a block, whole blocks, elements that are left
     bint in_turn                 # block by block: elements need to know how far along the row their block starts
 
-cdef void attach_room(Rows* rows, RowRoom* room, int pitch) noexcept nogil
+cdef void attach_buffers(Rows* rows, RowBuffers* buffers, int pitch) noexcept nogil
 cdef Rows* new_rows(int operands, int outer) except NULL
 cdef int walk(Rows* rows, int* access, int rank, const int64_t* sizes, const int64_t* strides, const bint* reduced, const bint* full,
               int outputs, int inputs, int guide, bint ordered, bint on_host) noexcept nogil

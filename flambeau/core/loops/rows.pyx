@@ -70,10 +70,10 @@ cdef struct Group:               # dimensions after merging, the innermost first
 
 
 # --- the arrays of a launch ------------------------------
-cdef void attach_room(Rows* rows, RowRoom* room, int pitch) noexcept nogil:
+cdef void attach_buffers(Rows* rows, RowBuffers* buffers, int pitch) noexcept nogil:
     """Arrays that stand elsewhere, for `pitch` outer loops at most."""
-    rows.data, rows.width, rows.strides, rows.outer_size = room.data, room.width, room.strides, room.outer_size
-    rows.outer_stride, rows.pitch = room.outer_stride, pitch
+    rows.data, rows.width, rows.strides, rows.outer_size = buffers.data, buffers.width, buffers.strides, buffers.outer_size
+    rows.outer_stride, rows.pitch = buffers.outer_stride, pitch
 
 
 cdef Rows* new_rows(int operands, int outer) except NULL:
@@ -390,7 +390,7 @@ cdef int plan_rows(RowOp op, RowPlan* plan, PyObject** tensors, const int* dims,
                 strides[k * rank + d] = 0 if reduced[d] else step
                 if not reduced[d]:
                     step *= plan.sizes[d]
-    attach_room(rows, &plan.room, max(rank, 1))
+    attach_buffers(rows, &plan.buffers, max(rank, 1))
     for k in range(n):
         t = <TensorBase>tensors[k]
         plan.codes[k], rows.width[m + k] = t.code, t.width

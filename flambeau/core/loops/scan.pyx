@@ -13,7 +13,7 @@ from ..call.destination cimport apart_from
 from ..call.pointwise cimport copied
 from ..base.dtypes cimport as_dtype, dtype, is_stored
 from ..base.parallel cimport num_threads, parallel_for
-from .rows cimport RowRoom, Rows, attach_room
+from .rows cimport RowBuffers, Rows, attach_buffers
 from ..base.tensor cimport TensorBase, bump_version, data_address, new_tensor, new_tensor_on, pointer, wrap_dim
 from ..views.views cimport compact
 
@@ -222,9 +222,9 @@ cdef Cut cut_for(int64_t outer, int64_t length, int64_t inner) noexcept:
     return c
 
 
-cdef int loops_of(Rows* rows, RowRoom* room, const Cut* c, int64_t blocks, int64_t block, int64_t total) except -1:
+cdef int loops_of(Rows* rows, RowBuffers* buffers, const Cut* c, int64_t blocks, int64_t block, int64_t total) except -1:
     """Rows of `block` elements, `blocks` of each that the tensor has, of `total` elements, along which elements know their place."""
-    attach_room(rows, room, 2)
+    attach_buffers(rows, buffers, 2)
     rows.operands, rows.along, rows.r1, rows.r0, rows.index_first = 0, c.along, 1, block, 0
     rows.total = total
     if c.along:
@@ -270,7 +270,7 @@ cdef list scan_on_device(declaration, TensorBase x, dtype working, int64_t outer
     """
     cdef Cut c = cut_for(outer, length, inner)
     cdef Rows rows
-    cdef RowRoom room
+    cdef RowBuffers buffers
     cdef TensorBase t
     cdef list results = [], totals = [], before = []
     cdef int64_t count
@@ -285,18 +285,18 @@ cdef list scan_on_device(declaration, TensorBase x, dtype working, int64_t outer
         count += c.outer * c.inner      # of each row, one that nobody writes in front of the others
         for t in before:
             totals.append(new_tensor_on(x.storage.on, 1, &count, t.code))
-        loops_of(&rows, &room, &c, c.blocks, c.block, c.length)
+        loops_of(&rows, &buffers, &c, c.blocks, c.block, c.length)
         for t in totals:
             operand(&rows, t, c.inner, 0, c.inner, (c.blocks + 1) * c.inner)
         operand(&rows, x, 0, c.inner, c.block * c.inner, c.length * c.inner)
         run_on_device(declaration, &rows, TOTALS, x, working.code)
-        loops_of(&rows, &room, &c, 1, c.blocks, c.blocks)
+        loops_of(&rows, &buffers, &c, 1, c.blocks, c.blocks)
         for t in before:
             operand(&rows, t, 0, c.inner, 0, c.blocks * c.inner)
         for t in totals:
             operand(&rows, t, 0, c.inner, 0, (c.blocks + 1) * c.inner)
         run_on_device(declaration, &rows, BEFORE, x, working.code)
-    loops_of(&rows, &room, &c, c.blocks, c.block, c.length)
+    loops_of(&rows, &buffers, &c, c.blocks, c.block, c.length)
     for t in results:
         operand(&rows, t, 0, c.inner, c.block * c.inner, c.length * c.inner)
     operand(&rows, x, 0, c.inner, c.block * c.inner, c.length * c.inner)

@@ -105,14 +105,14 @@ cdef int read_value(object x, Value* v) except -1:
 
 cdef int read_first(TensorBase t, Value* v) except -1:
     """The first element of a tensor, on whatever device."""
-    cdef char room[16]
+    cdef char buffer[16]
     if t.storage.on is None:
         load(pointer(t), t.code, v)
     elif t.storage.on.blank:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     else:
-        t.storage.on.copy_out(room, <uintptr_t>data_address(t), t.width, True)
-        load(room, t.code, v)
+        t.storage.on.copy_out(buffer, <uintptr_t>data_address(t), t.width, True)
+        load(buffer, t.code, v)
     return 0
 
 

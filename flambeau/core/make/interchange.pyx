@@ -101,13 +101,13 @@ cdef object named(tuple where):
     raise BufferError(f"DLPack device {where} is of no kind that tensors are on")
 
 
-cdef int describe(TensorBase t, DLTensor* to, tuple where, int64_t* room) except -1:
+cdef int describe(TensorBase t, DLTensor* to, tuple where, int64_t* buffer) except -1:
     cdef int d, lanes = 2 if t.code == F4_E2M1FN_X2 else 1
     to.data, to.byte_offset = data_address(t), 0
     to.device.device_type, to.device.device_id = where
     to.ndim = t.rank
     to.dtype.code, to.dtype.bits, to.dtype.lanes = DL_KINDS[t.code], 8 * t.width // lanes, lanes
-    to.shape, to.strides = room, room + t.rank
+    to.shape, to.strides = buffer, buffer + t.rank
     for d in range(t.rank):
         to.shape[d], to.strides[d] = t.sizes[d], t.strides[d]
     return 0

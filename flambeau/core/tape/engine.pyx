@@ -69,18 +69,18 @@ cdef int accumulated(TensorBase leaf, TensorBase grad, bint create_graph) except
 cdef struct Heap:
     PyObject** items          # borrowed: the task's list of visited nodes owns them
     Py_ssize_t count
-    Py_ssize_t room
+    Py_ssize_t capacity
 
 
 cdef int push(Heap* h, Node node) except -1:
     """Ready nodes, the youngest first."""
     cdef Py_ssize_t i, up
     cdef PyObject** larger
-    if h.count == h.room:
-        larger = <PyObject**>realloc(h.items, (h.room * 2 + 64) * sizeof(PyObject*))
+    if h.count == h.capacity:
+        larger = <PyObject**>realloc(h.items, (h.capacity * 2 + 64) * sizeof(PyObject*))
         if larger == NULL:
             raise MemoryError
-        h.items, h.room = larger, h.room * 2 + 64
+        h.items, h.capacity = larger, h.capacity * 2 + 64
     i = h.count
     h.count += 1
     while i > 0:
@@ -347,7 +347,7 @@ cdef class Task:
         cdef Heap ready
         cdef object target, number, grad
         cdef int k
-        ready.items, ready.count, ready.room = NULL, 0, 0
+        ready.items, ready.count, ready.capacity = NULL, 0, 0
         try:
             for k in range(len(starts)):
                 target, number = starts[k]

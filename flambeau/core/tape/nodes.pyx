@@ -25,22 +25,22 @@ cdef extern from "Python.h":
 # A node that dies does not drop its references at once: they join this list, and the outermost call works it
 # off.
 cdef PyObject** doomed = NULL
-cdef Py_ssize_t doomed_count = 0, doomed_room = 0
+cdef Py_ssize_t doomed_count = 0, doomed_capacity = 0
 cdef bint draining = False
 
 
 cdef void decref_deferred(PyObject* p) noexcept:
     """Drop a reference that may be the head of a long chain."""
-    global doomed, doomed_count, doomed_room
+    global doomed, doomed_count, doomed_capacity
     cdef PyObject** larger
     if p == NULL:
         return
-    if doomed_count == doomed_room:
-        larger = <PyObject**>realloc(doomed, (doomed_room * 2 + 64) * sizeof(PyObject*))
+    if doomed_count == doomed_capacity:
+        larger = <PyObject**>realloc(doomed, (doomed_capacity * 2 + 64) * sizeof(PyObject*))
         if larger == NULL:
             Py_DECREF(<object>p)
             return
-        doomed, doomed_room = larger, doomed_room * 2 + 64
+        doomed, doomed_capacity = larger, doomed_capacity * 2 + 64
     doomed[doomed_count] = p
     doomed_count += 1
 

@@ -102,7 +102,7 @@ cdef class ViewNode(GeometryNode):
     cdef int64_t* strides
     cdef int64_t* source_strides      # for STRIDED only
     cdef int64_t few[15]
-    cdef int64_t* room
+    cdef int64_t* buffer
 
     def name(self) -> str:
         return self.label
@@ -136,8 +136,8 @@ cdef class ViewNode(GeometryNode):
             tuple([self.strides[d] for d in range(self.rank)]), self.offset)
 
     def __dealloc__(self):
-        if self.room != NULL and self.room != self.few:
-            free(self.room)
+        if self.buffer != NULL and self.buffer != self.few:
+            free(self.buffer)
 
 
 cdef ViewNode view_node(int kind, str label, TensorBase source, int rank):
@@ -145,12 +145,12 @@ cdef ViewNode view_node(int kind, str label, TensorBase source, int rank):
     cdef ViewNode node = ViewNode.__new__(ViewNode)
     cdef int total = source.rank * (2 if kind == STRIDED else 1) + 2 * rank
     node.kind, node.label, node.source_rank, node.rank = kind, label, source.rank, rank
-    node.room = node.few
+    node.buffer = node.few
     if total > 15:
-        node.room = <int64_t*>malloc(total * sizeof(int64_t))
-        if node.room == NULL:
+        node.buffer = <int64_t*>malloc(total * sizeof(int64_t))
+        if node.buffer == NULL:
             raise MemoryError
-    node.source_sizes = node.room
+    node.source_sizes = node.buffer
     node.sizes = node.source_sizes + source.rank
     node.strides = node.sizes + rank
     memcpy(node.source_sizes, source.sizes, source.rank * sizeof(int64_t))

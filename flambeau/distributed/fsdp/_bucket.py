@@ -262,7 +262,7 @@ class Bucket:
         if dtype is not self.param_dtype:
             self._exact = full = empty(count, dtype=dtype)
         else:
-            full = self._room(count)
+            full = self._allocate_full(count)
         self._gather = self._start_gather(sent, full, asynchronous)
 
     def _start_gather(self, sent: Tensor, full: Tensor, asynchronous: bool) -> Gather:
@@ -288,7 +288,7 @@ class Bucket:
         mine.copy_(sent)
         return all_gather_into_tensor(there, mine, self.group, asynchronous) if self.n > 1 else None
 
-    def _room(self, count: int) -> Tensor:
+    def _allocate_full(self, count: int) -> Tensor:
         """The gathered buffer with its memory."""
         if self.full is None:
             self.full = empty(count, dtype=self.param_dtype)
@@ -357,7 +357,7 @@ class Bucket:
         self._gather = None
         if self._exact is not None:
             self._exact = None
-            self._point(self._room(self.n * self.layout.length))
+            self._point(self._allocate_full(self.n * self.layout.length))
         if self.full is not None:
             self.full.untyped_storage().resize_(0)
 

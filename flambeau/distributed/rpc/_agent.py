@@ -26,7 +26,7 @@ from .options import TensorPipeRpcBackendOptions
 # Kinds of messages; QUIET is a call that a shutdown does not count.
 CALL, QUIET, REPLY, ERROR, FORKED, DROPPED, GOODBYE = range(7)
 _BETWEEN = 0.05  # seconds between attempts to accept
-_UNASKED = 0  # the number of messages without a reply
+_NO_REPLY = 0  # the number of messages without a reply
 
 
 class WorkerInfo(NamedTuple):
@@ -329,7 +329,7 @@ class Agent:
             try:
                 if value is not None:
                     news = _references.NEWS.pack(*value[0], *value[1], self.rank)
-                    connection.send(Message(FORKED, _UNASKED, news, ()))
+                    connection.send(Message(FORKED, _NO_REPLY, news, ()))
                 connection.send(Message(CALL if counted else QUIET, number, data, packer.buffers))
             except ConnectionError as error:
                 if self.take(number) is not None:
@@ -394,7 +394,7 @@ class Agent:
         if self.closed or owner in self.dead:
             return
         try:
-            self._connection(owner, self.timeout).send(Message(DROPPED, _UNASKED, news, ()))
+            self._connection(owner, self.timeout).send(Message(DROPPED, _NO_REPLY, news, ()))
         except (ConnectionError, RuntimeError):
             return  # it is gone, and the value with it
 
@@ -431,7 +431,7 @@ class Agent:
                     self.pool.submit(self._discard, message)
             case kind if kind == FORKED:
                 self.references.reported(message.data)
-                if message.number != _UNASKED:
+                if message.number != _NO_REPLY:
                     self._reply(connection, Message(REPLY, message.number, b"", ()))
             case kind if kind == DROPPED:
                 value_id, fork, _ = _references._news(message.data)
@@ -574,7 +574,7 @@ class Agent:
             pass
         self._listening.close()
         for connection in connections:
-            self._reply(connection, Message(GOODBYE, _UNASKED, b"", ()))
+            self._reply(connection, Message(GOODBYE, _NO_REPLY, b"", ()))
         for connection in connections:
             connection.leave(patience)
         for connection in connections:

@@ -22,7 +22,7 @@ from ..exported_program import ExportedProgram, ModuleCallEntry
 from ..graph_signature import InputKind
 from . import payload, schema
 from .archive import ARCHIVE_VERSION, CONSTANTS, EXTRA, FORMAT, MODELS, SAMPLES, WEIGHTS
-from .signature import told_argument, told_input, told_output
+from .signature import serialize_argument, serialize_input, serialize_output
 from .writer import GraphWriter, SerializeError
 
 OPSET = 10  # of ATen in PyTorch 2.13
@@ -83,8 +83,8 @@ def _program(program: ExportedProgram) -> dict[str, Any]:
         "graph_module": {
             "graph": graph,
             "signature": {
-                "input_specs": [told_input(s) for s in signature.input_specs],
-                "output_specs": [told_output(s) for s in signature.output_specs],
+                "input_specs": [serialize_input(s) for s in signature.input_specs],
+                "output_specs": [serialize_output(s) for s in signature.output_specs],
             },
             "module_call_graph": [_call(entry) for entry in program.module_call_graph],
             "metadata": {},
@@ -113,8 +113,8 @@ def _call(entry: ModuleCallEntry) -> dict[str, Any]:
     return {
         "fqn": entry.fqn,
         "signature": {
-            "inputs": [told_argument(a) for a in signature.inputs],
-            "outputs": [told_argument(a) for a in signature.outputs],
+            "inputs": [serialize_argument(a) for a in signature.inputs],
+            "outputs": [serialize_argument(a) for a in signature.outputs],
             "in_spec": treespec_dumps(signature.in_spec, schema.TREES),
             "out_spec": treespec_dumps(signature.out_spec, schema.TREES),
             "forward_arg_names": signature.forward_arg_names,

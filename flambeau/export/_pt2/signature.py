@@ -98,7 +98,7 @@ def output_spec(data: Any) -> OutputSpec:
 
 
 # --- writing ------------------------------
-def told_argument(arg: ArgumentSpec) -> dict[str, Any]:
+def serialize_argument(arg: ArgumentSpec) -> dict[str, Any]:
     """An argument of a signature as the schema has it."""
     if isinstance(arg, TensorArgument):
         return {"as_tensor": {"name": arg.name}}
@@ -106,13 +106,13 @@ def told_argument(arg: ArgumentSpec) -> dict[str, Any]:
         if isinstance(arg, cls):
             return {kind: {"as_name": arg.name}}
     if isinstance(arg, ConstantArgument):
-        return told_constant(arg.value)
+        return serialize_constant(arg.value)
     if isinstance(arg, CustomObjArgument):
         return {"as_custom_obj": {"name": arg.name, "class_fqn": arg.class_fqn}}
     raise RuntimeError(f"export.save(): {arg} is written nowhere")
 
 
-def told_constant(value: Any) -> dict[str, Any]:
+def serialize_constant(value: Any) -> dict[str, Any]:
     """A number, a text or None as the schema has it."""
     if value is None:
         return {"as_none": True}
@@ -126,14 +126,14 @@ def told_constant(value: Any) -> dict[str, Any]:
     return {kinds[type(value)]: value}
 
 
-def told_input(spec: InputSpec) -> dict[str, Any]:
+def serialize_input(spec: InputSpec) -> dict[str, Any]:
     """An input as the schema has it."""
     if spec.kind is InputKind.TOKEN:
         return {"token": {"arg": {"name": spec.arg.name}}}
     if spec.kind is InputKind.USER_INPUT:
         if isinstance(spec.arg, ConstantArgument):
-            return {"constant_input": {"name": spec.arg.name, "value": told_constant(spec.arg.value)}}
-        return {"user_input": {"arg": told_argument(spec.arg)}}
+            return {"constant_input": {"name": spec.arg.name, "value": serialize_constant(spec.arg.value)}}
+        return {"user_input": {"arg": serialize_argument(spec.arg)}}
     kind, field = next((k, f) for k, (result, f) in INPUTS.items() if result is spec.kind)
     arg: dict[str, Any] = {"name": spec.arg.name}
     if isinstance(spec.arg, CustomObjArgument):
@@ -144,12 +144,12 @@ def told_input(spec: InputSpec) -> dict[str, Any]:
     return {kind: data}
 
 
-def told_output(spec: OutputSpec) -> dict[str, Any]:
+def serialize_output(spec: OutputSpec) -> dict[str, Any]:
     """An output as the schema has it."""
     if spec.kind is OutputKind.TOKEN:
         return {"token": {"arg": {"name": spec.arg.name}}}
     if spec.kind is OutputKind.USER_OUTPUT:
-        return {"user_output": {"arg": told_argument(spec.arg)}}
+        return {"user_output": {"arg": serialize_argument(spec.arg)}}
     kind, field = next((k, f) for k, (result, f) in OUTPUTS.items() if result is spec.kind)
     data: dict[str, Any] = {"arg": {"name": spec.arg.name}}
     if field:

@@ -69,7 +69,7 @@ def is_function(function: Any) -> bool:
     name = getattr(function, "__name__", None)
     if isinstance(function, types.FunctionType) or not isinstance(name, str) or name in _OTHERS:
         return False
-    return any(getattr(room, name, None) is function for room in (numpy, numpy.linalg))
+    return any(getattr(module, name, None) is function for module in (numpy, numpy.linalg))
 
 
 def called(m: Calls, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

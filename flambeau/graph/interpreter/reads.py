@@ -51,7 +51,9 @@ PINNED = (
     range,
     re.Pattern,
 )
-TOLD = frozenset((object, types.MethodType, types.SimpleNamespace, functools.partial, *VALUES, *ITERATORS))
+KNOWN_CLASSES = frozenset(
+    (object, types.MethodType, types.SimpleNamespace, functools.partial, *VALUES, *ITERATORS)
+)
 MAPPINGS = (dict, OrderedDict)
 SETS = (set, frozenset)
 LARGEST = 1 << 63  # an int below it, and above its negative, is one of 64 bits
@@ -364,7 +366,7 @@ class Reads:
         return method.__func__, method.__self__
 
 
-UNTOLD = frozenset(
+IGNORED_METHODS = frozenset(
     "__init__ __new__ __repr__ __str__ __getattribute__ __setattr__ __delattr__ __call__ __get__ __set__ __del__".split()
 )
 
@@ -374,10 +376,10 @@ def computes_in_c(kind: type, names: tuple[str, ...] = ()) -> bool:
     """Whether operators of a class (`names`: these methods) are functions in C, and not those of Python's containers and values."""
     return any(
         isinstance(value, types.WrapperDescriptorType)
-        and (name in names if names else name not in UNTOLD)
+        and (name in names if names else name not in IGNORED_METHODS)
         and value.__objclass__ is base
         for base in kind.__mro__
-        if base not in TOLD and not issubclass(base, BaseException)
+        if base not in KNOWN_CLASSES and not issubclass(base, BaseException)
         for name, value in vars(base).items()
     )
 

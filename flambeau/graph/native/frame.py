@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...codegen.irtext import Function, Module, Value, i32, i64
-from .parts import Parts, at
-from .parts import room as stack
+from .parts import Parts, at, stack_buffer
 
 ROW = "{ ptr, i64, ptr, i64 }"  # dtype, rank, shape, bytes
 ALIGN = 64  # of the workspace, in bytes
@@ -78,7 +77,7 @@ def write_run(
 ) -> None:
     """`body` is given the addresses of inputs, outputs, the workspace, the weights and the word for faults."""
     made = _Checked(parts.module, f"define i32 @{name}_run(ptr %inputs, ptr %outputs, ptr %workspace)")
-    f, room = made.f, Value("ptr", "%workspace")
+    f, buffer = made.f, Value("ptr", "%workspace")
     addresses: list[list[Value]] = []
     for given, described in ((Value("ptr", "%inputs"), inputs), (Value("ptr", "%outputs"), outputs)):
         result: list[Value] = []
@@ -91,15 +90,15 @@ def write_run(
                 made.require(made.aligned(result[-1], min(one.size, 8)), MISALIGNED)
         addresses.append(result)
     if workspace:
-        made.require(made.is_set(room), NULL_POINTER)
-        made.require(made.aligned(room, ALIGN), MISALIGNED)
+        made.require(made.is_set(buffer), NULL_POINTER)
+        made.require(made.aligned(buffer, ALIGN), MISALIGNED)
     weights = Value("ptr", "null")
     if is_weighted:
         weights = f.op("ptr", f"load atomic ptr, ptr @{name}_weights acquire, align 8")
         made.require(made.is_set(weights), NOT_LOADED)
-    fault = stack(f, "i64", 1)  # set by kernels that read indices
+    fault = stack_buffer(f, "i64", 1)  # set by kernels that read indices
     f.store(i64(0), fault, 8)
-    body(f, addresses[0], addresses[1], room, weights, fault)
+    body(f, addresses[0], addresses[1], buffer, weights, fault)
     faults = f.load("i64", fault, 8)
     made.require(f.op("i1", f"icmp eq {faults}, 0"), OUT_OF_RANGE)
     f.do(f"ret i32 {OK}")

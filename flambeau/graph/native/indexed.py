@@ -27,7 +27,7 @@ from ..program import Value as Tensor
 from ..record import place
 from ..trace import mapped
 from .errors import Ungenerated
-from .parts import Parts, at, put, room
+from .parts import Parts, at, put, stack_buffer
 from .products import Known
 
 
@@ -53,7 +53,7 @@ class IndexedStep:
     def emit(self, parts: Parts, f: Function, data: Sequence[Value], memory: Value, fault: Value) -> None:
         """`data`: results, then arguments."""
         for launch in self.launches:
-            places = room(f, "ptr", len(launch.operands) + 1)
+            places = stack_buffer(f, "ptr", len(launch.operands) + 1)
             for k, (which, offset) in enumerate(launch.operands):
                 put(f, places, k, at(f, data[which], offset))
             put(f, places, len(launch.operands), fault)

@@ -147,7 +147,7 @@ class Export:
         f: Function,
         inputs: list[Word],
         outputs: list[Word],
-        room: Word,
+        workspace: Word,
         weights: Word,
         fault: Word,
     ) -> None:
@@ -169,8 +169,8 @@ class Export:
                 elif v.root in bases:
                     places.append(at(f, bases[v.root], v.at))
                 else:
-                    places.append(at(f, room, self.spots[v.root].at + v.at))
-            memory = at(f, room, self.behind) if step.workspace else room
+                    places.append(at(f, workspace, self.spots[v.root].at + v.at))
+            memory = at(f, workspace, self.behind) if step.workspace else workspace
             invoke(f, f"step{number}", *places, memory, fault)
 
 

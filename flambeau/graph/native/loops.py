@@ -12,7 +12,7 @@ from ...codegen.irtext import Function, Value, i64
 from ...codegen.lower import ITEMSIZE
 from ...codegen.schedule_cpu_pointwise import POINTWISE_HEAD
 from ...core.loops.plans import LoopPlan, RowLoopPlan
-from .parts import Parts, at, nest, put, room
+from .parts import Parts, at, nest, put, stack_buffer
 
 NOTHING = Value("ptr", "null")  # kernels of plans have no scalars: numbers stand in their code
 ALIGN = 64
@@ -45,7 +45,7 @@ def launch_elements(parts: Parts, f: Function, plan: LoopPlan, kernel: Any, data
     widths = [o.dtype.itemsize for o in plan.operands]
     outer, (second, first) = sizes[:-2], sizes[-2:]
     count = len(data)
-    places, geometry = room(f, "ptr", count), room(f, "i64", POINTWISE_HEAD + 2 * count)
+    places, geometry = stack_buffer(f, "ptr", count), stack_buffer(f, "i64", POINTWISE_HEAD + 2 * count)
     numbers = [first, second, 0, math.prod(sizes), *(s[-1] for s in strides), *(s[-2] for s in strides)]
     for k, n in enumerate(numbers):
         put(f, geometry, k, i64(n))
@@ -72,7 +72,7 @@ def launch_rows(
     if 0 in rows.outer or rows.k == 0:
         return
     count, index = len(data), i64(0) if index_first is None else index_first
-    places, geometry = room(f, "ptr", count), room(f, "i64", 6 + 3 * count)
+    places, geometry = stack_buffer(f, "ptr", count), stack_buffer(f, "i64", 6 + 3 * count)
     head = [i64(rows.k), i64(rows.r1), i64(rows.r0), i64(rows.total), index, i64(rows.index_step)]
     for k, n in enumerate([*head, *(i64(s) for own in rows.strides for s in own[-3:])]):
         put(f, geometry, k, n)
@@ -93,7 +93,7 @@ def rows_of(plan: RowLoopPlan) -> Rows:
     return Rows(tuple(outer), k, r1, r0, r0 * r1, 0, widths, plan.loop_strides())
 
 
-def states_room(plan: LoopPlan, kernels: Sequence[Any]) -> list[int]:
+def states_sizes(plan: LoopPlan, kernels: Sequence[Any]) -> list[int]:
     """Bytes that the states of a row in blocks take, one after another; none where rows are whole."""
     if len(kernels) < 2 or not isinstance(plan, RowLoopPlan):
         return []
@@ -110,7 +110,7 @@ def launch_in_stages(
     whole, tail = divmod(rows.r0, block)
     blocks = whole + (tail > 0)
     states, used = [], 0
-    for nbytes in states_room(plan, kernels):
+    for nbytes in states_sizes(plan, kernels):
         states.append(at(f, memory, used))
         used += nbytes
     widths = tuple(ITEMSIZE[e.dtype] for e in kernels[0].outputs)

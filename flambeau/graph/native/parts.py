@@ -94,9 +94,9 @@ def at(f: Function, pointer: Value, offset: Value | int) -> Value:
     return f.gep("i8", pointer, offset)
 
 
-def room(f: Function, kind: str, count: int) -> Value:
+def stack_buffer(f: Function, kind: str, count: int) -> Value:
     """Memory on the stack, for as long as the function runs: it is taken where that begins."""
-    name = "%" + f.fresh("room")
+    name = "%" + f.fresh("buffer")
     f.blocks[0][1].insert(0, f"  {name} = alloca [{count} x {kind}], align 64")
     return Value("ptr", name)
 

@@ -16,7 +16,7 @@ from ..program import Call, Value
 from ..report import why_called
 from .errors import Ungenerated
 from .indexed import IndexedStep
-from .loops import launch_elements, launch_in_stages, launch_rows, rows_of, states_room
+from .loops import launch_elements, launch_in_stages, launch_rows, rows_of, states_sizes
 from .moving import CopyStep, JoinStep, PadStep, PickStep
 from .parts import Parts
 from .products import ConvolutionStep, Known, ProductStep, of_call, of_images, with_vectors
@@ -33,7 +33,7 @@ class LoopStep:
 
     def __init__(self, plan: LoopPlan, kernels: tuple[Any, ...]) -> None:
         self.plan, self.kernels = plan, kernels
-        self.workspace = sum(states_room(plan, kernels))
+        self.workspace = sum(states_sizes(plan, kernels))
 
     def emit(self, parts: Parts, f: Function, data: Sequence[Word], memory: Word, fault: Word) -> None:
         """`data`: results, then inputs."""

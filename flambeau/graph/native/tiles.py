@@ -18,7 +18,7 @@ from ...codegen.tiles import register
 from ...codegen.tiles.epilogues import Epilogue
 from ...codegen.tiles.panels import shape as shape_of
 from ...codegen.tiles.register import Register
-from .parts import Parts, at, nest, put, room
+from .parts import Parts, at, nest, put, stack_buffer
 
 WORDS = register._OPERANDS + 3 * register.MOST  # of a tile's arguments
 
@@ -164,7 +164,7 @@ def multiply(
     f, given = parts.function(name, ["c", "a", "b", *(f"o{k}" for k in range(len(operands)))])
     c, a, b, *others = given
     lanes, shape = shape_of(size)
-    words = room(f, "i64", WORDS)
+    words = stack_buffer(f, "i64", WORDS)
     put(f, words, register._ROW, i64(rows.row))
     put(f, words, register._STEP, i64(rows.term))
     put(f, words, register._OFFSETS, parts.numbers(rows.offsets))

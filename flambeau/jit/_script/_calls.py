@@ -340,10 +340,10 @@ class Calls(Making):
             return str(getattr(f, "__name__", ""))
         flat = next((p for p in entry.places if "." not in p), "")
         method = next((p.partition(".")[2] for p in entry.places if p.startswith("Tensor.")), "")
-        room = next(
+        namespaced = next(
             (p.replace(".", "_") for p in entry.places if p.startswith(("linalg.", "fft.", "special."))), ""
         )
-        return flat or method or room
+        return flat or method or namespaced
 
     def python_builtin(self, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST) -> Simple:
         first = args[0] if args else None

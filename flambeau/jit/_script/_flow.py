@@ -131,7 +131,7 @@ class Flow(Assignments):
             self.code.unsupported("else branches of while loops aren't supported", node)
         self.forget([node])
         self.depth += 1
-        with self.captured() as asked, self.branch({}):
+        with self.captured() as test_lines, self.branch({}):
             test = self.condition(node.test)
             with self.captured() as lines, self.branch(test.then):
                 self.loops.append("while")
@@ -141,9 +141,9 @@ class Flow(Assignments):
         self.ended = False
         if test.static is False:
             return
-        if asked:
+        if test_lines:
             self.add("while True:", "while True:")
-            self.lines += asked
+            self.lines += test_lines
             self.depth += 1
             self.add(f"if {test.value.text}:", f"if not {test.value.py}:")
             self.depth += 1

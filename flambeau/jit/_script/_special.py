@@ -7,7 +7,7 @@ import typing
 import warnings
 from typing import Any
 
-from .. import _asked as asked
+from .. import _intrinsics as intrinsics
 from .._state import is_tracing
 from ._types import (
     ANY,
@@ -107,9 +107,9 @@ def _known(value: bool) -> Any:
 def _questions() -> dict[Any, Any]:
     return {
         isinstance: _isinstance,
-        asked.isinstance: _isinstance,
+        intrinsics.isinstance: _isinstance,
         hasattr: _hasattr,
-        asked.is_scripting: _known(True),
+        intrinsics.is_scripting: _known(True),
         is_tracing: _known(False),
     }
 
@@ -324,7 +324,7 @@ def _table() -> dict[Any, Any]:
 
     result = {
         print: _print,
-        asked.annotate: _annotate,
+        intrinsics.annotate: _annotate,
         typing.cast: _refused("typing.cast is not of TorchScript: use annotate, or isinstance"),
         super: _super,
         min: _extreme("min"),
@@ -336,8 +336,8 @@ def _table() -> dict[Any, Any]:
         manual_seed: _of_host("manual_seed"),
         is_grad_enabled: _of_host("is_grad_enabled"),
         REGISTRY["tensor"].function: _tensor,
-        asked.fork: _fork,
-        asked.wait: _wait,
+        intrinsics.fork: _fork,
+        intrinsics.wait: _wait,
     }
     return result
 

@@ -58,13 +58,13 @@ class Way:
         self.further = [0] * rank  # what windows reach beyond the padding
         if ceil_mode and auto_pad == "NOTSET":
             for d in range(rank):
-                room = sizes[d] + self.before[d] + self.behind[d] - reach[d]
-                count = -(-room // self.strides[d]) + 1
+                span = sizes[d] + self.before[d] + self.behind[d] - reach[d]
+                count = -(-span // self.strides[d]) + 1
                 if (count - 1) * self.strides[d] >= sizes[d] + self.before[
                     d
                 ]:  # would begin in the padding behind
                     count -= 1
-                self.further[d] = max((count - 1) * self.strides[d] - room, 0)
+                self.further[d] = max((count - 1) * self.strides[d] - span, 0)
 
     def padded(self, x: Tensor, value: float) -> Tensor:
         """The data with all of its padding, which has that value."""

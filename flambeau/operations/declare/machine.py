@@ -59,7 +59,7 @@ def _before_the_end() -> None:
     there.
     """
     if memory_stats()["allocated_bytes"]:
-        use_waiting(*(f"{_OWN}.{room}" for room in _OF_CALLS))
+        use_waiting(*(f"{_OWN}.{module}" for module in _OF_CALLS))
         target.llvm(), target.processor(), lower._expansions()
 
 

@@ -48,11 +48,11 @@ def path_of(equation: str, shapes: tuple[tuple[int, ...], ...]) -> Path:
     n = len(shapes)
     if n <= 2 or not enabled():
         return [(0, 1), *((n - k, 0) for k in range(2, n))][: n - 1]
-    return _asked(equation, shapes, Switches.strategy or "auto")
+    return _contract_path(equation, shapes, Switches.strategy or "auto")
 
 
 @functools.lru_cache(maxsize=1024)
-def _asked(equation: str, shapes: tuple[tuple[int, ...], ...], strategy: Any) -> Path:
+def _contract_path(equation: str, shapes: tuple[tuple[int, ...], ...], strategy: Any) -> Path:
     import opt_einsum
 
     path, _ = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize=strategy)

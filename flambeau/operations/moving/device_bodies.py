@@ -275,9 +275,10 @@ class _Indexing:
         given = [i.to(input.device) for i in indices if i is not None]  # those on the CPU may be mixed in
         self.shape = functools.reduce(_broadcast, [tuple(i.shape) for i in given])
         # a number counts as a vector of one, which the result does not show
-        self.room = self.shape or (1,)
+        self.index_shape = self.shape or (1,)
         self.indices = [
-            i.expand(self.shape).reshape(self.room) if not self.shape else i.expand(self.room) for i in given
+            i.expand(self.shape).reshape(self.index_shape) if not self.shape else i.expand(self.index_shape)
+            for i in given
         ]
         self.source = input.permute(*used, *rest)
         self.rest = tuple(input.shape[d] for d in rest)
@@ -312,7 +313,7 @@ class _Indexing:
             ) from None
         n, k = len(self.shape), self.before
         return values.permute(*range(k), *range(k + n, len(full)), *range(k, k + n)).reshape(
-            *self.rest, *self.room
+            *self.rest, *self.index_shape
         )
 
 
@@ -330,7 +331,7 @@ def get(input: TensorBase, indices: Sequence[TensorBase | None], negative: bool)
     """The elements that index tensors choose."""
     with unrecorded():
         how = _Indexing(input, indices)
-        shape = (*how.room, *how.rest)
+        shape = (*how.index_shape, *how.rest)
         result = _picker(len(how.indices))(shape, how.source, *how.indices, negative=negative)
         return how.result(result)
 
@@ -353,7 +354,7 @@ def put(
         how = _Indexing(input, indices)
         written = how.values(values)
         putter = _putter(len(how.indices), accumulate)
-        serial = len(how.room)
+        serial = len(how.index_shape)
         putter.into(how.source, written.shape, written, *how.indices, serial=serial, negative=negative)
 
 

@@ -101,7 +101,7 @@ class ConvolutionPlan:
                 )
 
     def _way(self, x: TensorBase, weight: TensorBase) -> str:
-        operands = families._told(x, weight, self.geometry, self.out)
+        operands = families._selection_key(x, weight, self.geometry, self.out)
         way = families._way(*operands, False, families.allowed["winograd"])
         if way.split()[0] in ("winograd", "planes", "direct"):
             return way
@@ -173,7 +173,7 @@ class ConvolutionPlan:
         if self.driver is None:
             return x.new_empty((self.shape[0], self.weight[0], *self.out))
         x = families._readable(x, self.way == "planes")
-        result = self.room(x)
+        result = self.new_output(x)
         terms = self._terms(operands)
         if self.way == "direct":
             self.driver.run(x, weight if self.laid else weight.contiguous(), terms, result, False, self.laid)
@@ -205,7 +205,7 @@ class ConvolutionPlan:
         """Whether images of this geometry are read where they lie."""
         return families._readable(x, self.way == "planes") is x
 
-    def room(self, x: TensorBase) -> TensorBase:
+    def new_output(self, x: TensorBase) -> TensorBase:
         """A tensor for the result of such images, in their layout."""
         return families.empty_result(x, self.weight[0], self.out)
 

@@ -186,7 +186,7 @@ def fake_quantize_per_channel_affine(
 
 
 # --- quantised tensors, which `ao` makes ------------------------------
-_ASKED: dict[str, type] = {  # and what each answers
+_QUERIES: dict[str, type] = {  # and what each answers
     **dict.fromkeys(
         ("dequantize", "int_repr", "q_per_channel_scales", "q_per_channel_zero_points"), TensorBase
     ),
@@ -200,7 +200,7 @@ callbacks_in(
         "quantize_per_channel",
         "quantised tensor of integers",
     ),
-    *("_empty_affine_quantized", "_empty_per_channel_affine_quantized", "empty_quantized", *_ASKED),
+    *("_empty_affine_quantized", "_empty_per_channel_affine_quantized", "empty_quantized", *_QUERIES),
 )
 
 
@@ -401,9 +401,9 @@ def _question(name: str) -> Any:
     >>> flambeau.{made}.{name}()
     {answer}
     """
-    ask.__annotations__["return"] = _ASKED[name]
+    ask.__annotations__["return"] = _QUERIES[name]
     return traceable(ask)
 
 
-QUANTISED = {name: _question(name) for name in _ASKED}  # functions and methods that ask quantised tensors
+QUANTISED = {name: _question(name) for name in _QUERIES}  # functions and methods that ask quantised tensors
 globals().update(QUANTISED)  # where pickles look for them

@@ -180,9 +180,9 @@ def _draw(t: TensorBase, kernel: Drawn, generator: Generator | None, *params: fl
         if n <= counters:
             kernel.first(t, *key, *start, *params, out=t)
         else:
-            room, parts = _scratch(t, per_counter, groups + 1)
+            buffer, parts = _scratch(t, per_counter, groups + 1)
             kernel.every(parts[0], *key, *start, *params, out=parts)
-            t.view(-1).copy_(room[:n])
+            t.view(-1).copy_(buffer[:n])
         return
     flat = t.view(-1)
     if groups:
@@ -201,12 +201,12 @@ def _draw_there(t: TensorBase, kernel: Drawn, generator: Generator | None, *para
     seed, first, state = _reserve_there(generator, (groups + (rest > 0)) * counters, t)
     flat = t.view(-1)
     tail = empty(GROUP, dtype=t.dtype, device=t.device) if rest else flat
-    for room, count, start in (
+    for buffer, count, start in (
         (flat[: groups * GROUP], groups, first),
         (tail, int(rest > 0), first + groups * counters),
     ):
         if count:
-            parts = room.view(count, kernel.per_counter, counters).unbind(1)
+            parts = buffer.view(count, kernel.per_counter, counters).unbind(1)
             pieces = (*philox.pieces(seed), *philox.pieces(start))
             if state is None:
                 kernel.every(parts[0], *pieces, *params, out=parts)
@@ -226,8 +226,8 @@ def _scratch(t: TensorBase, per_counter: int, groups: int) -> tuple[TensorBase, 
     key = (t.dtype.name, per_counter, groups)
     result = known.get(key)
     if result is None:
-        room = empty(groups * GROUP, dtype=t.dtype, device="cpu")
-        result = known[key] = (room, room.view(groups, per_counter, GROUP // per_counter).unbind(1))
+        buffer = empty(groups * GROUP, dtype=t.dtype, device="cpu")
+        result = known[key] = (buffer, buffer.view(groups, per_counter, GROUP // per_counter).unbind(1))
     return result
 
 

@@ -13,7 +13,7 @@ from ..._tensor import Tensor
 from ...core.make.literal import tensor
 from ...core.make.random import Generator, randperm
 from ._utils.fetch import samples_of
-from ._utils.worker import room_for
+from ._utils.worker import shared_output
 
 __all__ = [
     "ChainDataset",
@@ -293,9 +293,9 @@ def _select(tensors: tuple[Any, ...], indices: list[Any]) -> list[Any] | None:
 def _rows(t: Any, index: Any) -> Any:
     """Those entries of `t`; in a worker's process straight into the memory in which they travel."""
     if type(t) is Tensor and not t.requires_grad and t.device.type == "cpu":
-        room = room_for((len(index), *t.shape[1:]), t.dtype)
-        if room is not None:
-            return t.index_select(0, index, out=room)
+        out = shared_output((len(index), *t.shape[1:]), t.dtype)
+        if out is not None:
+            return t.index_select(0, index, out=out)
     return t.index_select(0, index.to(t.device))
 
 

@@ -150,7 +150,7 @@ class Binary:
         word = "Int" if word == "Long" and self.long_size == 4 else word
         return self.take(n * DTYPES[word].itemsize if n >= 0 else n, f"a {word}Storage of {n}"), word
 
-    def room(self) -> int:
+    def remaining(self) -> int:
         """How many objects there can be still."""
         return (self.size - self.at) // 4
 
@@ -207,7 +207,7 @@ class Text:
         except (struct.error, OverflowError):
             raise T7ReaderException(f"numbers of a {word}Storage at byte {self.at} do not fit it") from None
 
-    def room(self) -> int:
+    def remaining(self) -> int:
         return (len(self.data) - self.at + 1) // 2
 
 

@@ -164,7 +164,7 @@ class T7Reader:
 
     def _table(self) -> Generator[None, Any, Any]:
         count = self._from.whole()
-        if not 0 <= 2 * count <= self._from.room():
+        if not 0 <= 2 * count <= self._from.remaining():
             raise T7ReaderException(f"a table of {count} entries at byte {self._from.at}, and the file ends")
         made = Table()
         for _ in range(count):
@@ -257,7 +257,7 @@ class T7Reader:
     def _tds(self, name: str) -> Generator[None, Any, Any]:
         """A list or a dict of the library tds."""
         count = self._from.long()
-        if not 0 <= count <= self._from.room():
+        if not 0 <= count <= self._from.remaining():
             raise T7ReaderException(f"a {name} of {count} at byte {self._from.at}, and the file ends")
         listed: list[Any] = []
         made = Table()

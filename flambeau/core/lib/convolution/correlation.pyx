@@ -46,8 +46,8 @@ cdef inline int64_t first_place(Work* w, int d, int64_t k) noexcept nogil:
 
 cdef inline int64_t last_place(Work* w, int d, int64_t k) noexcept nogil:
     """One behind the last."""
-    cdef int64_t room = w.sizes[d] - 1 + w.before[d] - k * w.dilation[d]
-    return 0 if room < 0 else min(room // w.stride[d] + 1, w.out[d])
+    cdef int64_t span = w.sizes[d] - 1 + w.before[d] - k * w.dilation[d]
+    return 0 if span < 0 else min(span // w.stride[d] + 1, w.out[d])
 
 
 cdef struct Band:                 # what is turned at once: slabs are planes of all images
@@ -101,14 +101,14 @@ cdef void weight_range(void* context, int64_t begin, int64_t end) noexcept nogil
     cdef int64_t task, block, item, group, first, vectors, wide, kd, kh, kw, tap, channel, part, last
     cdef Band band
     cdef int narrow, short
-    cdef char* room
+    cdef char* memory
     cdef char* buffer
     cdef char* sums
-    room = <char*>calloc(w.slabs_a_band * w.rows_a_band * w.columns_a_band * most + 64, 1)  # zeros for filters that do not exist
-    if room is NULL:
+    memory = <char*>calloc(w.slabs_a_band * w.rows_a_band * w.columns_a_band * most + 64, 1)  # zeros for filters that do not exist
+    if memory is NULL:
         w.failed = True
         return
-    buffer = room + (64 - <int64_t><uintptr_t>room % 64)
+    buffer = memory + (64 - <int64_t><uintptr_t>memory % 64)
     t.row = w.dilation[2] * w.x_step[2] if w.along else w.x_channel
     t.step, t.offsets = w.stride[2] * w.x_step[2], w.offsets
     t.b_vector = w.lanes * w.size
@@ -155,7 +155,7 @@ cdef void weight_range(void* context, int64_t begin, int64_t end) noexcept nogil
             band.column, band.row = 0, band.row + band.rows
         if band.row == w.out[1]:
             band.row, band.slab = 0, band.slab + band.slabs
-    free(room)
+    free(memory)
 
 
 def weight_gradient(tuple tiles not None, int64_t turn, TensorBase x not None, TensorBase grad not None, TensorBase sums not None,

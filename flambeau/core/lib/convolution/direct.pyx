@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False
 """Convolutions as sums over a window, by the register tile: rows are pixels, terms channels, columns filters.
 
-A task takes a band of rows of the output.  The rows of the input that it reads are brought to a room in which a pixel's channels lie
+A task takes a band of rows of the output.  The rows of the input that it reads are brought to a buffer in which a pixel's channels lie
 side by side, with zeros beside the image; where the input is so already, it is read in place.  Rows of the window that lie
 outside are left out.  Then panels of filters go over the band, and their sums to the output: by way of a workspace that is turned
 where the output has its pixels side by side.

@@ -19,7 +19,7 @@ cdef enum:
     DEEP = 32                 # channels of a step
     TALL = 32                 # filters and places of a block
     MOST_TAPS = 1024
-    ROOM = 1 << 18            # bytes that a band may take beside one row of places
+    BAND_BYTES = 1 << 18      # bytes that a band may take beside one row of places
     PLACES = 512              # of a band
     TASKS = 16                # that there should be for threads
     LINE = 32                 # halves that lie in a line of the cache
@@ -276,7 +276,7 @@ def run(TensorBase x not None, TensorBase weight not None, TensorBase bias not N
     w.phases_high, w.phases_wide = min(w.stride_high, a + 1), min(w.stride_wide, b + 1)
     w.reach, w.pitch = a // w.stride_high, w.wide + b // w.stride_wide
     work = w.phases_high * w.phases_wide * w.pairs * w.pitch * 4           # bytes of a row
-    w.band = max(<int64_t>1, min(min(w.high, PLACES // w.pitch), ROOM // work - w.reach))
+    w.band = max(<int64_t>1, min(min(w.high, PLACES // w.pitch), BAND_BYTES // work - w.reach))
     w.bands = (w.high + w.band - 1) // w.band
     w.band = (w.high + w.bands - 1) // w.bands
     w.bands = (w.high + w.band - 1) // w.band

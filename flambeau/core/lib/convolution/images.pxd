@@ -1,4 +1,4 @@
-"""What convolutions share: images in either layout, rows of them brought to workspaces of pixels and back, filters turned, rooms for
+"""What convolutions share: images in either layout, rows of them brought to workspaces of pixels and back, filters turned, buffers for
 threads.  All steps are bytes.
 """
 from libc.string cimport memcpy, memset

@@ -130,7 +130,7 @@ def weight_gradient(TensorBase x not None, TensorBase grad not None, TensorBase 
     cdef Work w
     cdef unsigned char taken[MAX_SLOTS]
     cdef Storage workspaces, values, sums
-    cdef int64_t size = x.width, block, room_of_squares, squares, tasks
+    cdef int64_t size = x.width, block, squares, tasks
     cdef int i, j
     read_image(&w.x, x)
     read_image(&w.g, grad)

@@ -28,7 +28,7 @@ cdef enum:
     SCORES = 4 * KEYS + STEP  # and of scores
     COLUMN = 2 * QUERIES      # and of what is turned, whose terms are queries
 
-cdef struct Room:             # of one thread
+cdef struct Buffers:          # of one thread
     char* memory
     char* keys                # right operands: columns are keys
     char* values              # forward: terms are keys; backward: columns
@@ -63,7 +63,7 @@ cdef struct Task:
     Sizes z
 
 
-cdef int64_t laid(const Task* t, Room* r, char* memory, bint backward) noexcept nogil:
+cdef int64_t laid(const Task* t, Buffers* r, char* memory, bint backward) noexcept nogil:
     """The buffers of a thread in one piece of memory; how long it is."""
     cdef const Sizes* z = &t.z
     cdef char* at = memory
@@ -93,7 +93,7 @@ cdef int64_t laid(const Task* t, Room* r, char* memory, bint backward) noexcept 
     return at - memory + LINE
 
 
-cdef bint begun(Task* t, Room* r, bint backward) noexcept nogil:
+cdef bint begun(Task* t, Buffers* r, bint backward) noexcept nogil:
     r.memory = <char*>malloc(laid(t, r, NULL, backward))
     if r.memory == NULL:
         t.c.failed = True
@@ -170,7 +170,7 @@ cdef void product(const Task* t, bint adds, const char* a, int64_t row, const ch
 
 
 # --- forward ------------------------------
-cdef void forward_tiles(const Task* t, const Room* r, int64_t batch, int64_t head, int64_t q0, int64_t rows) noexcept nogil:
+cdef void forward_tiles(const Task* t, const Buffers* r, int64_t batch, int64_t head, int64_t q0, int64_t rows) noexcept nogil:
     """The output of some queries of one head."""
     cdef const Call* c = &t.c
     cdef const Sizes* z = &t.z
@@ -209,7 +209,7 @@ cdef void forward_range(void* context, int64_t begin, int64_t end) noexcept nogi
     cdef Task* t = <Task*>context
     cdef Call* c = &t.c
     cdef Sizes* z = &t.z
-    cdef Room r
+    cdef Buffers r
     cdef int64_t task, batch, kv, j, n, q0, first, last, laid_out = -1
     if not begun(t, &r, False):
         return
@@ -233,7 +233,7 @@ cdef void forward_range(void* context, int64_t begin, int64_t end) noexcept nogi
 
 
 # --- backward ------------------------------
-cdef void backward_tiles(const Task* t, const Room* r, int64_t batch, int64_t head, int64_t q0, int64_t rows) noexcept nogil:
+cdef void backward_tiles(const Task* t, const Buffers* r, int64_t batch, int64_t head, int64_t q0, int64_t rows) noexcept nogil:
     """What some queries of one head give to all three gradients."""
     cdef const Call* c = &t.c
     cdef const Sizes* z = &t.z
@@ -280,7 +280,7 @@ cdef void summed(const Task* t, const char* tile, char* paired, int64_t columns,
     product(t, True, left, COLUMN, paired, QUERIES * 2 * SIDE, to, t.z.key_pitch, rows, columns, QUERIES // 2)
 
 
-cdef void turned_back(const Task* t, const Room* r, const char* source, int64_t width, char* to, int64_t row, double factor) noexcept nogil:
+cdef void turned_back(const Task* t, const Buffers* r, const char* source, int64_t width, char* to, int64_t row, double factor) noexcept nogil:
     """(element, key) as rows of elements, times a number."""
     cdef const Call* c = &t.c
     cdef int64_t k = 0, i, some, pitch = whole(width, 2 * SIDE) * 4
@@ -300,7 +300,7 @@ cdef void backward_range(void* context, int64_t begin, int64_t end) noexcept nog
     cdef Task* t = <Task*>context
     cdef Call* c = &t.c
     cdef Sizes* z = &t.z
-    cdef Room r
+    cdef Buffers r
     cdef int64_t task, batch, kv, j, n, q0, first, last
     if not begun(t, &r, True):
         return

@@ -29,7 +29,7 @@ cdef enum:
     MAX_ROWS = 8
     SIDE = 16                     # rows of the matrix unit's registers, and pairs of their right operands
     VECTOR = 64                   # bytes
-    MAX_ROOM = SIDE * 4 * VECTOR  # bytes: rows, vectors, a vector's
+    MAX_WORKSPACE = SIDE * 4 * VECTOR  # bytes: rows, vectors, a vector's
     FAR = 1 << 20                 # bytes
     STEPS_A_TASK = 1 << 19        # multiplications below which a task is not worth a thread
 
@@ -100,19 +100,19 @@ cdef int64_t nowhere[1]           # the offset of a product's one tap
 nowhere[0] = 0
 
 
-cdef void multiply(const Pass* p, const char* state, const char* panel, char* room, int64_t vectors) noexcept nogil:
-    """room = state · panel by the matrix unit, for as many rows as its registers have."""
+cdef void multiply(const Pass* p, const char* state, const char* panel, char* workspace, int64_t vectors) noexcept nogil:
+    """workspace = state · panel by the matrix unit, for as many rows as its registers have."""
     cdef int64_t v = 0, line = vectors * VECTOR
     while v < vectors:
         blocks[0][1 if vectors - v > 1 else 0](state, p.state.row, VECTOR, panel + v * VECTOR, line, SIDE * line, VECTOR, nowhere, 1,
-                                               p.depth // SIDE, <float*>(room + v * VECTOR), line, 0)
+                                               p.depth // SIDE, <float*>(workspace + v * VECTOR), line, 0)
         v += 2
 
 
 cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (block of units, tile of rows), the last fastest: a block of the weight stays in the cache."""
     cdef Pass* p = <Pass*>context
-    cdef char workspace[MAX_ROOM]
+    cdef char workspace[MAX_WORKSPACE]
     cdef char* data[MAX_OPERANDS + 1]
     cdef char* tile_data[3]
     cdef int64_t tile_geometry[2]

@@ -37,7 +37,7 @@ cimport cython
 
 cdef enum:
     INLINE_SIZES = 8           # a node's shapes up to this many numbers need no memory of their own
-    INLINE_ROOM = 1 << 14      # bytes up to which what a launch needs is on the stack
+    INLINE_BYTES = 1 << 14     # bytes up to which what a launch needs is on the stack
     FEW_ELEMENTS = 1 << 10     # of a result that starts from a row, up to which it is copied at once
     WIDTH = 128                # columns that are summed at once
     TRIALS = 4                 # runs of a product that are measured on a device
@@ -67,7 +67,7 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     cdef Places at
     cdef TensorBase own
     cdef int needs, status
-    cdef char workspace[INLINE_ROOM + 64]
+    cdef char workspace[INLINE_BYTES + 64]
     if c.count == 0:
         return 0
     lay_out(&result, c, form)
@@ -90,7 +90,7 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     at.a, at.b, at.c = pointer(a), pointer(b), pointer(c)
     at.operands[0] = NULL if addend is None else pointer(addend)
     at.workspace = <char*>(<uintptr_t>(workspace + 63) & ~<uintptr_t>63)  # vectors must not straddle cache lines
-    if p.workspace > INLINE_ROOM:
+    if p.workspace > INLINE_BYTES:
         own = new_tensor(1, &p.workspace, U8)
         at.workspace = pointer(own)
     if p.work > GIL_FROM:

@@ -27,7 +27,7 @@ cdef enum:
     DEPTH = 512               # pairs that are summed before the sums are put down: a tile's operands stay in the cache
     ADDS = 1                  # modes of a tile
     ENDS = 2
-    ROOM = 1 << 25            # bytes for operands that are laid out, of the products that are under way
+    LAYOUT_BYTES = 1 << 25    # bytes for operands that are laid out, of the products that are under way
 
 cdef enum:                    # of the matrix unit
     TALL = 32                 # rows of a block
@@ -180,7 +180,7 @@ cdef int prepare(Halves* h) except -1:
     h.size = groups_of(h.n) * pairs * GROUP * 4 + panels * pairs * ROWS * 4
     if unit:
         h.size = groups_of(h.n) * pairs * GROUP * 4 + (tall_panels(h) + pairs // SIDE if h.a_col == 1 else tall_panels(h) * (pairs // SIDE)) * BLOCK
-    h.slots = max(1, min(h.batch, ROOM // max(h.size, 1)))
+    h.slots = max(1, min(h.batch, LAYOUT_BYTES // max(h.size, 1)))
     return 0
 
 

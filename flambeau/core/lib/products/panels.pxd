@@ -6,9 +6,9 @@ To multiply by a matrix of float32 or float64 that is laid out once:
     clear(&p, F32, tiles_of(F32, epilogue))                 # what is done to the sums; NULL: nothing
     p.m, p.n, p.k = rows, columns, terms                    # m: the most that will come; others need another `ready`
     ready(&p)                                               # compiles what is missing; needs the GIL
-    room = new_tensor(1, &size, U8)                         # of packed_size(&p) bytes, kept as long as b is used
-    lay_right(&p, pointer(room), b, b_row, b_col, 0, panels_of(&p))    # from here on nogil
-    p.b = pointer(room)
+    buffer = new_tensor(1, &size, U8)                       # of packed_size(&p) bytes, kept as long as b is used
+    lay_right(&p, pointer(buffer), b, b_row, b_col, 0, panels_of(&p))  # from here on nogil
+    p.b = pointer(buffer)
     add_operand(&p, bias, 0, p.size)                        # one element a column
     p.a, p.a_row, p.a_col, p.c, p.c_row = a, a_row, a_col, c, c_row
     multiply_rows(&p, 0, p.m, 0, panels_of(&p))

@@ -27,7 +27,7 @@ cdef enum:
     PANEL = 1 << 18           # bytes of a panel that a tile lays out for the next
     ROWS_AT_ONCE = 32         # rows of a right operand that are laid out into panel after panel: they lie on as many pages
     OWN = 1 << 16             # bytes for an operand that a thread lays out for itself
-    ROOM = 1 << 26            # bytes for operands that are laid out, of the products that are under way
+    LAYOUT_BYTES = 1 << 26    # bytes for operands that are laid out, of the products that are under way
     ASIDE = 3 << 14           # bytes of the sums of a band and a panel
     DOTS = 24                 # columns that all tiles of dot products divide
     STRIP = 10 * DOTS         # columns whose dot products are put down together
@@ -445,7 +445,7 @@ cdef int prepare(Products* all) except -1:
     all.right = packed_size(p) if all.lays_right else 0
     all.size = all.right + (p.m * left_pitch(p) if all.lays_left else 0)
     all.apart = all.batch > 1 and all.size <= OWN
-    all.slots = all.batch if all.apart else max(<int64_t>1, min(all.batch, ROOM // max(all.size, <int64_t>1)))
+    all.slots = all.batch if all.apart else max(<int64_t>1, min(all.batch, LAYOUT_BYTES // max(all.size, <int64_t>1)))
     all.bytes = 0 if all.apart else all.size * all.slots
     ready(p)
     if all.crossed:

@@ -150,9 +150,9 @@ class ErrorHandler:
         if not path:
             return
         trace = "".join(traceback.format_exception(e))
-        told = {"py_callstack": trace, "timestamp": str(int(time.time()))}
+        info = {"py_callstack": trace, "timestamp": str(int(time.time()))}
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({"message": {"message": f"{type(e).__name__}: {e}", "extraInfo": told}}, file)
+            json.dump({"message": {"message": f"{type(e).__name__}: {e}", "extraInfo": info}}, file)
 
 
 def get_error_handler() -> ErrorHandler:

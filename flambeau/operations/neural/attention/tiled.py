@@ -18,7 +18,7 @@ from ....core.make.random import _reserve
 from ...declare.pointwise import FLOATING, compute_dtype
 from ...declare.rows import reduction
 
-ROOM = 64  # columns that are drawn together
+DRAWN_COLUMNS = 64  # columns that are drawn together
 BFLOAT16 = by_name["bfloat16"]
 
 
@@ -83,9 +83,9 @@ def _dropping(drawn: TensorBase | None, p: float) -> tuple[int, int, float] | No
 
 def factors(query: TensorBase, keys: int, drawn: TensorBase, dropout_p: float) -> TensorBase:
     """What the weights were multiplied by."""
-    room = -(-keys // ROOM) * ROOM
+    padded = -(-keys // DRAWN_COLUMNS) * DRAWN_COLUMNS
     working = by_name[compute_dtype(query.dtype.name)]
-    result = empty((*query.shape[:3], room), dtype=working, device=query.device)[..., :keys]
+    result = empty((*query.shape[:3], padded), dtype=working, device=query.device)[..., :keys]
     if not query.is_meta:
         tiles.factors(result, _dropping(drawn, dropout_p))
     return result

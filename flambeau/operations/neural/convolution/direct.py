@@ -11,7 +11,7 @@ from ....core.lib.convolution.direct import Direct
 from .grid import Geometry
 from .winograd import rows_and_vectors, runs, tiles
 
-ROOM_BYTES = 3 << 17  # of a band of the input, so that it stays in the cache beside filters
+BAND_BYTES = 3 << 17  # of a band of the input, so that it stays in the cache beside filters
 FILTER_BYTES = (
     1 << 20
 )  # from which a band is filled up with rows of several images, that filters be read seldom
@@ -105,13 +105,13 @@ def _plan(dtype, shape, filters, kernel, stride, apart, parts, out, epilogue=Non
     row = width * pitch * size * stride[0]
     weight = kernel[0] * kernel[1] * channels * filters * size
     rows = images * down
-    band = max(min(ROOM_BYTES // row, down), 1)
+    band = max(min(BAND_BYTES // row, down), 1)
     if weight < FILTER_BYTES or band < down:
         band = max(min(band, -(-rows // TASKS)), min(FEWEST_ROWS, down))
         band = -(-down // -(-down // band))  # bands of nearly one size, each in one image
         band = band if down % band == 0 else -(-down // -(-down // band))
     else:
-        band = min(max(ROOM_BYTES // row // down, 1), images) * down
+        band = min(max(BAND_BYTES // row // down, 1), images) * down
     panels = -(-vectors // panel)
     splits = min(panels, max(TASKS // -(-rows // band), 1))
     columns = {part[1] for part in parts}

@@ -71,7 +71,9 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
         return convolution_implicit.forward(
             x, w, bias, g, empty_result(x, w.shape[0], out, line or x.ndim != 4)
         )
-    way = "grid" if x.device.type != "cpu" else _way(*_told(x, w, g, out), False, allowed["winograd"])
+    way = (
+        "grid" if x.device.type != "cpu" else _way(*_selection_key(x, w, g, out), False, allowed["winograd"])
+    )
     if way == "grid":
         return laid_as(x, convolution_grid.forward(x, w, bias, g, out), line)
     if way == "depthwise":
@@ -105,8 +107,8 @@ def weight_on_tile(grad, x, weight: Sequence[int], g: Geometry) -> bool:
 def transposed(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
     """The adjoint of a convolution in its input, and a bias."""
     if on_tile(x, w, g, out, True):
-        room = empty_result(x, w.shape[1] * g.groups, out, line or x.ndim != 4)
-        return convolution_implicit.input_gradient(x, w, bias, g, room)
+        output = empty_result(x, w.shape[1] * g.groups, out, line or x.ndim != 4)
+        return convolution_implicit.input_gradient(x, w, bias, g, output)
     result = input_gradient(x, w, g, out, line)
     return result if bias is None else result.add_(bias.reshape(-1, *[1] * len(out)))
 
@@ -114,7 +116,11 @@ def transposed(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...], line: bool = False):
     if on_tile(grad, w, g, sizes, True):
         return transposed(grad, w, None, g, sizes, line)
-    way = "grid" if grad.device.type != "cpu" else _way(*_told(grad, w, g, sizes), True, allowed["winograd"])
+    way = (
+        "grid"
+        if grad.device.type != "cpu"
+        else _way(*_selection_key(grad, w, g, sizes), True, allowed["winograd"])
+    )
     if way == "grid":
         return laid_as(grad, convolution_grid.input_gradient(grad, w, g, sizes), line)
     if way == "depthwise":
@@ -191,7 +197,7 @@ def _weight_way(
     return "weights" if convolution_weights.takes(dtype, grad[1], g) else "grid"
 
 
-def _told(x, w, g: Geometry, out: tuple[int, ...]):
+def _selection_key(x, w, g: Geometry, out: tuple[int, ...]):
     """All that a choice depends on."""
     return x.dtype.name, x.ndim == 4 and channels_last(x), tuple(x.shape), tuple(w.shape), g, out
 

@@ -28,7 +28,7 @@ def plan(dtype: str, shape: tuple[int, ...], filters: int, epilogue: Epilogue | 
     lanes = register.lanes(dtype)
     most, panel = rows_and_vectors()
     pixels = shape[2] * shape[3]
-    # lanes that an image leaves idle cost more than the way by a room
+    # lanes that an image leaves idle cost more than the way by a buffer
     joined = shape[0] > 1 and -pixels % lanes * JOINED_FROM > pixels
     vectors = -(-pixels * (shape[0] if joined else 1) // lanes)
     blocks = -(-vectors // panel)

@@ -12,7 +12,7 @@ from ...._tensor import Tensor
 from ....core.base.dtypes import by_name
 from ....core.make.literal import as_tensor, tensor
 from ....core.places.join import stack
-from .worker import room_for
+from .worker import shared_output
 
 default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
@@ -131,7 +131,7 @@ def collate_tensor_fn(batch: Sequence[Any], *, collate_fn_map: _CollateFnMap | N
     first = batch[0]
     out = None
     if type(first) is Tensor and not first.requires_grad and first.device.type == "cpu":
-        out = room_for((len(batch), *first.shape), first.dtype)
+        out = shared_output((len(batch), *first.shape), first.dtype)
     try:
         if out is not None and all(type(t) is Tensor and t.dtype == first.dtype for t in batch):
             return stack(batch, 0, out=out) if not any(t.requires_grad for t in batch) else stack(batch, 0)
@@ -163,7 +163,7 @@ def collate_numpy_array_fn(batch: Sequence[Any], *, collate_fn_map: _CollateFnMa
     out = None
     if all(array.dtype == first.dtype for array in batch):
         name = "bool" if first.dtype.kind == "b" else first.dtype.name
-        out = room_for((len(batch), *first.shape), by_name[name]) if name in by_name else None
+        out = shared_output((len(batch), *first.shape), by_name[name]) if name in by_name else None
     try:
         if out is None:
             return as_tensor(numpy.stack(batch))

@@ -282,7 +282,7 @@ def _main(connection: socket.socket, number: int, job: Job) -> None:
     closing = threading.Event()
     threading.Thread(target=_watch_loader, args=(connection.fileno(), closing), daemon=True).start()
     set_num_threads(1)
-    worker = Worker(job, number, "multiprocessing", end.arena.room)
+    worker = Worker(job, number, "multiprocessing", end.arena.allocate)
     try:
         while (message := end.receive()) is not None and not closing.is_set():
             task, returned = message

@@ -69,7 +69,7 @@ class Job(NamedTuple):
 class Worker:
     """Answers tasks.  An exception in the program's code is an answer, never the end of the worker."""
 
-    def __init__(self, job: Job, number: int, method: str, make_room: Any = None) -> None:
+    def __init__(self, job: Job, number: int, method: str, allocate: Any = None) -> None:
         self._job, self._number = job, number
         self._where = f"in DataLoader worker {'thread' if method == 'thread' else 'process'} {number}"
         self._fetcher: _BaseDatasetFetcher | None = None
@@ -80,7 +80,7 @@ class Worker:
         kind = ThreadStreams if method == "thread" else ProcessStreams
         self._streams: Any = kind(job.base_seed, number)
         seed = job.base_seed + number
-        become(WorkerInfo(number, job.num_workers, seed, job.dataset, self._streams.rng, method), make_room)
+        become(WorkerInfo(number, job.num_workers, seed, job.dataset, self._streams.rng, method), allocate)
         if job.worker_init_fn is not None:
             self._failed = self._caught(lambda: job.worker_init_fn(number))  # type: ignore[misc]
         if number in job.streams:

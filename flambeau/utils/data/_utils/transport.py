@@ -116,7 +116,7 @@ class Arena:
         self.fresh: list[tuple[Block, int]] = []  # those that the loader has not seen, with their descriptors
         self.forgotten: list[int] = []  # that it may unmap
 
-    def room(self, shape: tuple[int, ...], dtype: Any) -> Tensor | None:
+    def allocate(self, shape: tuple[int, ...], dtype: Any) -> Tensor | None:
         """A tensor over a block; None where a message holds as many bytes."""
         count = 1
         for n in shape:
@@ -405,8 +405,8 @@ class LoaderEnd:
 
         def make() -> Any:
             try:
-                for (number, room), fd in zip(new, fds):
-                    self._blocks[number] = Block(number, fd, room)
+                for (number, capacity), fd in zip(new, fds):
+                    self._blocks[number] = Block(number, fd, capacity)
             finally:
                 for fd in fds:
                     os.close(fd)

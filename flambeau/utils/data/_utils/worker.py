@@ -42,7 +42,7 @@ class WorkerInfo(NamedTuple):
 
 _worker_info: WorkerInfo | None = None  # of this process
 _of_thread = local()
-_make_room: Callable[[tuple[int, ...], Any], Any] | None = None
+_allocate: Callable[[tuple[int, ...], Any], Any] | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
@@ -57,20 +57,20 @@ def get_worker_info() -> WorkerInfo | None:
     return getattr(_of_thread, "info", _worker_info)
 
 
-def become(info: WorkerInfo, make_room: Callable[[tuple[int, ...], Any], Any] | None = None) -> None:
-    """This process, or thread, is that worker from now on.  `make_room(shape, dtype)` gives tensors to make batches in."""
-    global _worker_info, _make_room
+def become(info: WorkerInfo, allocate: Callable[[tuple[int, ...], Any], Any] | None = None) -> None:
+    """This process, or thread, is that worker from now on.  `allocate(shape, dtype)` gives tensors to make batches in."""
+    global _worker_info, _allocate
     if info.worker_method == "thread":
         _of_thread.info = info
     else:
-        _worker_info, _make_room = info, make_room
+        _worker_info, _allocate = info, allocate
 
 
-def room_for(shape: tuple[int, ...], dtype: Any) -> Any:
+def shared_output(shape: tuple[int, ...], dtype: Any) -> Any:
     """A tensor in memory that both this worker's process and the loader's see; None outside of such a worker, or where
     the elements are so few that they travel in the message.
     """
-    return None if _make_room is None else _make_room(shape, dtype)
+    return None if _allocate is None else _allocate(shape, dtype)
 
 
 # --- random numbers ---------------------------------------------------------------
