@@ -199,15 +199,15 @@ class Call:
         with tracer:
             found = self.function(*inputs, **named)
         if strict and (container := _container(found)):
-            named = (
+            message = (
                 f"Encountering a {container} at the output of the tracer might cause the trace to be incorrect, this is only valid if "
                 "the container structure does not change based on the module's inputs. Consider using a constant container instead "
                 "(e.g. for `list`, use a `tuple` instead. for `dict`, use a `NamedTuple` instead). If you absolutely need this and know "
                 "the side effects, pass strict=False to trace() to allow this behavior."
             )
             if container == "dict":
-                raise RuntimeError(named)
-            warnings.warn(named, TracerWarning, stacklevel=2)
+                raise RuntimeError(message)
+            warnings.warn(message, TracerWarning, stacklevel=2)
         result = type_of(found, "the output")
         tracer.uses = set()
         given = _give(tracer, found)
