@@ -227,7 +227,7 @@ class Agent:
                 connection.drop()
                 return
             self._connections.add(connection)
-        connection.start()
+            connection.start()  # before `close` may wait for its thread
 
     def _connection(self, to: int, seconds: float) -> Any:
         """The connection over which this process calls a worker.  RuntimeError where that is gone."""

@@ -55,7 +55,7 @@ def _(g: Any, input: Any, k: int, dim: int = -1, keepdim: bool = False, **_: Any
 
 
 @onnx_form("median_of_rows")
-def _(g: Any, input: Any, dim: int, keepdim: bool) -> Any:
+def _median(g: Any, input: Any, dim: int, keepdim: bool) -> Any:
     if not input.rank:
         return input, g.number(0, "int64")
     k = (input.shape[dim] - 1) // 2
@@ -69,7 +69,7 @@ def _(g: Any, input: Any, dim: int, keepdim: bool) -> Any:
 
 
 @onnx_form("nanmedian_of_rows")
-def _(g: Any, input: Any, dim: int, keepdim: bool) -> Any:
+def _nanmedian(g: Any, input: Any, dim: int, keepdim: bool) -> Any:
     if not input.rank:
         return input, g.number(0, "int64")
     if not input.floating:
@@ -81,6 +81,17 @@ def _(g: Any, input: Any, dim: int, keepdim: bool) -> Any:
     at = g.Max(g.Div(g.Sub(count, 1), 2), 0)
     result = g.GatherElements(places, at, axis=dim)
     return _kept(g, (g.GatherElements(input, result, axis=dim), result), dim, keepdim)
+
+
+@onnx_form("median_of_all")
+def _(g: Any, input: Any, dim: int) -> Any:
+    return _median(g, input, dim, False)[0]
+
+
+@onnx_form("nanmedian_of_all")
+def _(g: Any, input: Any, dim: int) -> Any:
+    both = _nanmedian(g, input, dim, False)
+    return both if both is NotImplemented else both[0]
 
 
 @onnx_form(mode)

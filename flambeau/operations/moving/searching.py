@@ -142,7 +142,7 @@ def _unique_in_order(
     """`unique` where `order` knows the elements, x + low: those that differ from the one before them in order."""
     places, n = order(x), x.numel()
     values = x[places]
-    new = full((n,), True, dtype=by_name["bool"])
+    new = x.new_full((n,), True, dtype=by_name["bool"])
     if n:
         new[1:] = values[1:] != values[:-1]
     starts = new.nonzero().reshape(-1)
@@ -153,7 +153,7 @@ def _unique_in_order(
         inverse[places] = new.cumsum(0) - 1
         result.append(inverse.reshape(input.shape))
     if return_counts:
-        result.append(starts.diff(append=full((1,), n, dtype=by_name["int64"])))
+        result.append(starts.diff(append=starts.new_full((1,), n)))
     return result[0] if len(result) == 1 else tuple(result)
 
 
