@@ -16,16 +16,36 @@ def place_of(leaf: Expr) -> tuple[int, object]:
     return KINDS.index(leaf.op), leaf.value
 
 
+class _Counts(dict[int, tuple[Expr, frozenset[Expr]]]):
+    """The leaves of expressions, each with the expression, whose number they are found by."""
+
+    def leaves(self, e: Expr) -> frozenset[Expr]:
+        waiting = [e]
+        while waiting:
+            last = waiting[-1]
+            new = [a for a in last.args if id(a) not in self]
+            if new and id(last) not in self:
+                waiting.extend(new)
+                continue
+            waiting.pop()
+            own = (last,) if last.op in KINDS else ()
+            self[id(last)] = last, frozenset(own).union(*(self[id(a)][1] for a in last.args))
+        return self[id(e)][1]
+
+
 def summands(e: Expr, most: int) -> list[Expr]:
     """Expressions that add up to this one, of no more than `most` leaves where sums and products allow that."""
-    if len(leaves_of([e])) <= most:
+    return _summands(e, most, _Counts())
+
+
+def _summands(e: Expr, most: int, counts: _Counts) -> list[Expr]:
+    if len(counts.leaves(e)) <= most:
         return [e]
     result: list[Expr] = []
     for part in _halves(e) or ():
-        for term in summands(part, most):
-            joined = ex.add(result[-1], term) if result else term
-            if result and len(leaves_of([joined])) <= most:
-                result[-1] = joined
+        for term in _summands(part, most, counts):
+            if result and len(counts.leaves(result[-1]) | counts.leaves(term)) <= most:
+                result[-1] = ex.add(result[-1], term)
             else:
                 result.append(term)
     return result or [e]
