@@ -61,9 +61,11 @@ def ended(
     if others:
         (value, how, example), *more = others
         root, times, beta = _after_addition(root)
+        if more or addend is not None or 1.0 not in (alpha, times):
+            raise Unfused(
+                "a kernel of a device adds one operand to the sums, and multiplies each of the two once"
+            )
         alpha *= times
-        if more or addend is not None:
-            raise Unfused("a kernel of a device adds one operand to the sums")
         lies: Any = example.shape, example.stride()
         if how == "rows":
             lies = (*example.shape, 1), (*example.stride(), 0)
@@ -96,13 +98,18 @@ def _after_addition(root: Expr) -> tuple[Expr, float, float]:
 
 
 def _scaled(e: Expr) -> tuple[int, float]:
-    """The input that an expression is a multiple of, and how many times; no input has the number -1."""
+    """The input that an expression is a multiple of, and how many times; no input has the number -1.
+
+    That is one factor and 1s: a product of two would be rounded, or overflow, elsewhere.  A factor of 0 is left to the expression, since
+    the kernel does not read what it is given 0 times, and 0·inf is NaN.
+    """
     times = 1.0
     while e.op == "mul":
         e, factor = e.args
         while factor.op == "cast":
             factor = factor.args[0]
-        if factor.op != "const":
+        number = float(factor.value) if factor.op == "const" else 0.0
+        if number == 0 or 1.0 not in (number, times):
             return -1, times
-        times *= float(factor.value)
+        times *= number
     return (e.value if e.op == "input" else -1), times

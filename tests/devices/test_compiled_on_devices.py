@@ -100,6 +100,10 @@ ENDINGS = {  # what follows a product, of its result, a row, a column and a matr
     "factors": lambda y, row, column, whole: y * row,
     "two operands": lambda y, row, column, whole: (y + row).relu() + whole,
     "itself again": lambda y, row, column, whole: (y + row) * y,
+    "a factor of 0": lambda y, row, column, whole: (
+        torch.add(y, whole, alpha=0).abs() + torch.add(whole, y, alpha=0)
+    ),
+    "two factors": lambda y, row, column, whole: (y * 1e30 * 1e30 + row).relu(),
     "turned": lambda y, row, column, whole: (y.mT + whole.mT).neg(),
 }
 ENDED = ["a bias", "a column", "a residual", "nothing added"]  # by one kernel, whatever the device
@@ -118,6 +122,9 @@ def test_products_end_in_what_follows_them(ending, dtype):
             there(m, 1, seed=3, dtype=dtype),
             there(m, 2 * n, seed=4, dtype=dtype)[:, :n],
         )
+        for t in others:
+            if t.numel():
+                t[(0,) * t.ndim] = torch.inf  # 0 times that is NaN
         function = lambda x, w, *others: ENDINGS[ending](x @ w, *others)
         compiled = check(function, x, w, *others, exact=False)
         if (
@@ -129,6 +136,20 @@ def test_products_end_in_what_follows_them(ending, dtype):
             assert [s.split(":")[0] for s in steps(compiled)] == ["product"], steps(compiled)
             assert len(launches(compiled, x, w, *others)) == 1
         check(function, x.mT.contiguous().mT, w.contiguous(), *others, exact=False)
+
+
+def test_stacks_with_gaps_end_too():
+    x, w, bias, whole = (
+        there(3, 4, 5, 6)[:, :2],
+        there(6, 7, seed=1),
+        there(7, seed=2),
+        there(3, 4, 5, 7, seed=3),
+    )
+    for function in (lambda x, w, b, c: (x @ w + b).relu(), lambda x, w, b, c: (x @ w + c[:, 1:3]).abs()):
+        check(function, x, w, bias, whole, exact=False)
+    weights = there(3, 4, 6, 7, seed=1)[:, 1:3]
+    compiled = check(lambda x, w, b, c: (x @ w + b).relu(), x, weights, bias, whole, exact=False)
+    assert steps(compiled) == ["product: matmul add relu"]
 
 
 def test_scaled_products_that_end():

@@ -145,8 +145,9 @@ def multiply_ended(
         stack = out.shape[:-2]
         a, b = a.expand(*stack, *a.shape[-2:]), b.expand(*stack, *b.shape[-2:])
         addend = None if addend is None else addend.expand(out.shape)
-        if not _product(out, a, b, alpha, addend, beta, after):
-            _product(out, a.contiguous(), b.contiguous(), alpha, addend and addend.contiguous(), beta, after)
+        if not _product(out, a, b, alpha, addend, beta, after):  # a stack with gaps
+            addend = None if addend is None else addend.contiguous()
+            _product(out, a.contiguous(), b.contiguous(), alpha, addend, beta, after)
 
 
 # --- one index a line ------------------------------
