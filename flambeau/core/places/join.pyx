@@ -30,16 +30,12 @@ cimport cython
 
 cdef extern from *:
     """
-    #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-    #define FLAMBEAU_BY_PROCESSOR __attribute__((target_clones("avx2", "default")))
-    #else
-    #define FLAMBEAU_BY_PROCESSOR
-    #endif
+    #include "each_processor.h"
     #if defined(__GNUC__)
     typedef int64_t flambeau_part __attribute__((vector_size(32), aligned(1), may_alias));
     /* memcpy's wide vectors cross cache lines where the two sides lie differently in these, and a load waits for a store that lies
        a page or more behind it. Narrower ones take three quarters of its time from a distant cache. */
-    FLAMBEAU_BY_PROCESSOR
+    FOR_EACH_PROCESSOR
     static void flambeau_copy_across(char *to, const char *from, int64_t n) {
         int64_t i = 0;
         for (; i + 128 <= n; i += 128) {

@@ -15,11 +15,7 @@ cdef extern from *:
     """
     #include <math.h>
     #include <string.h>
-    #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-    #define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-    #else
-    #define FOR_EACH_PROCESSOR
-    #endif
+    #include "each_processor.h"
     #define NUMBER float
     #define OF_NUMBER f32
     #define LOWEST 1e-30f

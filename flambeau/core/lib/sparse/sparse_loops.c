@@ -1,13 +1,9 @@
 #include "sparse_loops.h"
+#include "each_processor.h"
 
 #include <stddef.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define FOR_EACH_PROCESSOR
-#endif
 /* Entries in whose number a processor does not soon remember where rows end, so that it is less to gather all terms first: of
    eight numbers in a vector that pays sooner than of four. */
 #define MANY (sizeof(NUMBER) == 4 ? 1 << 14 : 1 << 18)
