@@ -18,11 +18,11 @@ def _select(e: Expr, g: Expr):
 
 
 def _extreme(e: Expr, g: Expr):
-    """At a tie each side gets half, as PyTorch has it."""
+    """At a tie each side gets half, and beside NaN all of it, as PyTorch has it."""
     a, b = e.args
     share, zero = where(a == b, g * 0.5, g), ex.like(g, 0.0)
-    first, first_alone = (a >= b, a > b) if e.op == "max" else (a <= b, a < b)
-    return where(first, share, zero), where(first_alone, zero, share)
+    below, above = (a < b, a > b) if e.op == "max" else (a > b, a < b)
+    return where(below, zero, share), where(above, zero, share)
 
 
 def _cast(e: Expr, g: Expr):

@@ -157,3 +157,23 @@ def test_slopes_of_sinc_near_zero(dtype, epsilon):
     curves = -(math.pi**2) / 3 * (1 - 3 * z / 10 + z**2 / 56 - z**3 / 2160)
     np.testing.assert_allclose(first.detach().numpy(), slopes, rtol=8 * epsilon)
     np.testing.assert_allclose(second.numpy(), curves, rtol=8 * epsilon)
+
+
+@pytest.mark.parametrize(
+    "function", (F.relu, F.relu6, F.hardtanh, F.elu, F.celu, F.softshrink, F.hardshrink, F.leaky_relu, F.selu)
+)
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
+def test_no_piece_takes_a_nan_for_its_own(function, dtype):
+    """Each piece is left by a comparison, which NaN fails: its slope is the middle's, so that a gradient says where NaN was."""
+    x = flambeau.tensor([math.nan, 1.0], dtype=getattr(flambeau, dtype), requires_grad=True)
+    (slopes,) = flambeau.autograd.grad(function(x).sum(), x)
+    leaky = 0.01 if function is F.leaky_relu else 1.0
+    expected = 1.0507009873554805 if function is F.selu else leaky
+    np.testing.assert_allclose(slopes[0].float().item(), expected, rtol=1e-2)
+
+
+@pytest.mark.parametrize("function", (flambeau.maximum, flambeau.minimum))
+def test_beside_nan_both_sides_have_the_gradient(function):
+    x, y = (flambeau.tensor(at, requires_grad=True) for at in ([math.nan, 1.0, 1.0], [2.0, math.nan, 1.0]))
+    for slopes in flambeau.autograd.grad(function(x, y).sum(), (x, y)):
+        assert slopes.tolist() == [1.0, 1.0, 0.5]

@@ -42,7 +42,7 @@ def relu(input):
 
 @relu.derivative
 def _(grad, out):
-    return fn.where(out > 0, grad, _zero(grad))
+    return fn.where(out <= 0, _zero(grad), grad)  # of NaN, 1
 
 
 _NO_BOOLS = [(BOOL, RuntimeError, "bool inputs are not supported")]
@@ -56,7 +56,7 @@ def hardtanh(input, *, min_val=-1.0, max_val=1.0):
 
 @hardtanh.derivative
 def _(grad, input, min_val, max_val):
-    return fn.where((input > min_val) & (input < max_val), grad, _zero(grad))
+    return fn.where((input <= min_val) | (input >= max_val), _zero(grad), grad)
 
 
 @pointwise(places=("_relu6",), dtypes=NUMERIC, refused=_NO_BOOLS, in_place=False, label="HardtanhBackward0")
@@ -67,7 +67,7 @@ def relu6(input):
 
 @relu6.derivative
 def _(grad, input):
-    return fn.where((input > 0.0) & (input < 6.0), grad, _zero(grad))
+    return fn.where((input <= 0.0) | (input >= 6.0), _zero(grad), grad)
 
 
 @pointwise(places=("_leaky_relu",), dtypes=FLOATING, in_place=False)
@@ -106,7 +106,7 @@ def elu(input, *, alpha=1.0):
 
 @elu.derivative
 def _(grad, input, alpha):
-    return fn.where(input > 0, grad, grad * alpha * fn.exp(input))
+    return fn.where(input <= 0, grad * alpha * fn.exp(input), grad)
 
 
 @pointwise(dtypes=FLOATING)
@@ -122,7 +122,7 @@ def celu(input, *, alpha=1.0):
 
 @celu.derivative
 def _(grad, input, alpha):
-    return fn.where(input > 0, grad, grad * fn.exp(input / alpha))
+    return fn.where(input <= 0, grad * fn.exp(input / alpha), grad)
 
 
 _ALPHA, _SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -141,7 +141,7 @@ def selu(input):
 
 @selu.derivative
 def _(grad, input):
-    return fn.where(input > 0, grad * _SCALE, grad * fn.exp(input) * (_ALPHA * _SCALE))
+    return fn.where(input <= 0, grad * fn.exp(input) * (_ALPHA * _SCALE), grad * _SCALE)
 
 
 @pointwise(places=("_gelu",), dtypes=FLOATING, in_place=False, label="GeluBackward0")
@@ -316,7 +316,7 @@ def softshrink(input, *, lambd=0.5):
 
 @softshrink.derivative
 def _(grad, input, lambd):
-    return fn.where((input > lambd) | (input < -lambd), grad, _zero(grad))
+    return fn.where((input >= -lambd) & (input <= lambd), _zero(grad), grad)
 
 
 @pointwise(also=("nn.functional.hardshrink",), dtypes=FLOATING, in_place=False)
