@@ -11,6 +11,7 @@ others take a longer one, which fills with zeros what does not exist and loads e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from .irtext import Function, Value, i64
@@ -83,8 +84,12 @@ class Copies:
         address = f.binary("and", f.add(address, i64(PATTERN - 1)), i64(-PATTERN))
         self.memory = f.op(SHARED_SPACE, f"inttoptr {address} to {SHARED_SPACE}")
         self.line, self.chunk = f.binary("lshr", thread, i64(3)), f.binary("and", thread, i64(7))
-        placed = f.binary("xor", self.chunk, f.binary("and", self.line, i64(7)))
-        self.target = self.bytes(self.memory, f.add(self.times(self.line, LINE), self.times(placed, CHUNK)))
+        self.target = self.target_of(self.line, self.chunk)
+
+    def target_of(self, line: Value, chunk: Value) -> Value:
+        """Where a chunk of a line goes, of an operand at the beginning of shared memory."""
+        placed = self.f.binary("xor", chunk, self.f.binary("and", line, i64(7)))
+        return self.bytes(self.memory, self.f.add(self.times(line, LINE), self.times(placed, CHUNK)))
 
     # --- short forms ---
     def times(self, a: Value, factor: int) -> Value:
@@ -173,23 +178,26 @@ class Copies:
             f.call("void", "llvm.nvvm.cp.async.cg.shared.global.16.s", to, source, size)
             f.branch(after)
             f.start(askew)
-            self.copy_elements(to, source, step, valid)
+            elements = [(self.test("sgt", valid, i64(e)), self.times(step, e)) for e in range(ELEMENTS)]
+            self.copy_elements(to, source, elements)
             f.branch(after)
             f.start(after)
             return []
 
-        f.loop(i64(0), i64(o.passes * o.segments), i64(1), [], one)
-        # the branch back: written out, this would be most of the kernel
-        f.blocks[-2][1][-1] += ", !llvm.loop !0"
+        self.in_turn(o.passes * o.segments, one)
 
-    def copy_elements(self, to: Value, source: Value, step: Value, valid: Value) -> None:
-        """A chunk element by element; all loads are under way before the first is waited for."""
+    def in_turn(self, count: int, one: Callable[[Value, list[Value]], list[Value]]) -> None:
+        """A loop that LLVM leaves one: written out, these would be most of a kernel."""
+        self.f.loop(i64(0), i64(count), i64(1), [], one)
+        self.f.blocks[-2][1][-1] += ", !llvm.loop !0"  # the branch back
+
+    def copy_elements(self, to: Value, source: Value, elements: list[tuple[Value, Value]]) -> None:
+        """A chunk from elements, each of which exists or is zero, at an offset; all loads are under way before one is waited for."""
         f = self.f
         packed = Value(f"<{ELEMENTS} x i16>", "zeroinitializer")
-        for e in range(ELEMENTS):
-            exists = self.test("sgt", valid, i64(e))
-            offset = self.low.select(exists, self.times(step, e), i64(0))
-            value = self.low.select(exists, f.load("i16", f.gep("i16", source, offset), 2), Value("i16", "0"))
+        for e, (exists, offset) in enumerate(elements):
+            place = f.gep("i16", source, self.low.select(exists, offset, i64(0)))
+            value = self.low.select(exists, f.load("i16", place, 2), Value("i16", "0"))
             packed = f.op(packed.type, f"insertelement {packed}, {value}, i32 {e}")
         f.store(packed, to, CHUNK)
 

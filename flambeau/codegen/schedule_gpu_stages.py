@@ -17,10 +17,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from . import expr as ex
 from . import target as tg
+from .expr import Expr
 from .irtext import Function, Module, Value, float_literal, i32, i64
 from .lower import MEMORY, Lowering
-from .schedule_gpu_copies import CHUNK, LINE, NOT_UNROLLED, PATTERN, Copies, Operand
+from .schedule_gpu_copies import CHUNK, LINE, NOT_UNROLLED, PATTERN, Operand
+from .schedule_gpu_gather import Gathers
 from .schedule_gpu_threads import MOST_BLOCKS, Blocks, Threads
 from .schedule_gpu_tile import parameters
 
@@ -45,15 +48,13 @@ class StagedProduct(NamedTuple):
     adds: bool
     processor: str
     addend: str = ""
+    taps: int = 0
+    summed: bool = False
+    after: Expr | None = None
 
     @property
     def name(self) -> str:
-        return "matmul"
-
-    @property
-    def taps(self) -> int:
-        """Over how many dimensions windows move: both operands lie in strides."""
-        return 0
+        return "convolution" if self.taps else "matmul"
 
     @property
     def tensors(self) -> str:
@@ -70,7 +71,8 @@ class StagedProduct(NamedTuple):
         return STAGES[self.processor]
 
     def text(self) -> str:
-        return f"tensor core product {tuple(self)}"
+        after = "" if self.after is None else ex.text([self.after])
+        return f"tensor core product {tuple(self[:-1])} {after}"
 
     def blocks(self, target: str, numbers: Sequence[int]) -> Blocks:
         """How it is launched; `numbers` as in `schedule_gpu_products.NUMBERS`."""
@@ -80,8 +82,8 @@ class StagedProduct(NamedTuple):
         return Blocks((min(count, MOST_BLOCKS), 1, 1), (THREADS, 1, 1), shared)
 
 
-class Writer(Copies):
-    """Writes the kernel but for what multiplies: see `sums`, `multiply` and `base`."""
+class Writer(Gathers):
+    """Writes the kernel but for what multiplies: see `sums`, `multiply` and `settled`."""
 
     sums: list[tuple[int, int]]  # where each sum of a thread stands, beside its first one: rows, columns
     behind = 0  # stages that are still multiplied when the next one's copies are waited for
@@ -99,6 +101,7 @@ class Writer(Copies):
         self.given = {name: Value(type, f"%{name}") for name, type in given}
         self.kind = MEMORY[kernel.dtype]
         self.added = "d" if kernel.addend else "c"
+        self.set_digits()
         self.write()
 
     # What the two kinds of matrix instructions say.
@@ -162,7 +165,9 @@ class Writer(Copies):
         matrix, row, column = place(number)
         a, b = (matrix_of(name, matrix) for name in "ab")
         rows = given["m"], row, given["a_row"], given["a_column"], ROWS
-        columns = given["n"], column, given["b_column"], given["b_row"], COLUMNS
+        # where an image lies is not said by two steps, see `gather_right`
+        steps = (i64(0), i64(0)) if kernel.taps else (given["b_column"], given["b_row"])
+        columns = given["n"], column, *steps, COLUMNS
         left = Operand(a, not kernel.a_turned, *rows, TERMS, 0, AT_ONCE)
         right = Operand(b, kernel.b_turned, *columns, TERMS, LEFT_BYTES, AT_ONCE)
         self.threads.barrier()  # all have read the stages of the last rectangle
@@ -170,45 +175,64 @@ class Writer(Copies):
         matrix, row, column = place(
             self.hidden(number)
         )  # found again, so that no register holds it meanwhile
-        self.store(matrix_of("c", matrix), matrix_of(self.added, matrix), row, column, sums)
+        store = self.scatter if kernel.taps else self.store
+        store(matrix_of("c", matrix), matrix_of(self.added, matrix), row, column, sums)
         return []
 
     # --- the pipeline ------------------------------
+    def whole_stages(self, operands: Sequence[Operand]) -> tuple[dict[int, Value], Value]:
+        """Which operands can be copied chunk by chunk, by where they lie in a stage; how many stages take whole chunks of both alone."""
+        straight = {o.place: self.straight(o) for o in operands}
+        smooth = self.both(*(self.both(straight[o.place], self.within(o)) for o in operands))
+        whole = self.low.select(smooth, self.f.binary("udiv", self.given["k"], i64(TERMS)), i64(0))
+        return straight, whole
+
     def summed(self, left: Operand, right: Operand) -> list[Value]:
         """The thread's sums over all terms."""
-        f, stages = self.f, self.stages
+        f, stages, taps = self.f, self.stages, self.kernel.taps
         ahead = stages - 1 - self.behind  # stages whose copies are under way
         k = self.given["k"]
-        straight = {o.place: self.straight(o) for o in (left, right)}
-        smooth = self.both(*(self.both(straight[o.place], self.within(o)) for o in (left, right)))
-        whole = self.low.select(smooth, f.binary("udiv", k, i64(TERMS)), i64(0))
         operands = (left, right)
         zero = Value("float", float_literal(0.0, "float"))
+        straight, whole = self.whole_stages(operands) if not taps else ({}, i64(0))
 
         def exists(number: Value) -> Value:
             return self.test("slt", self.times(number, TERMS), k)
 
+        def copy_smooth(stage: int, sources: list[Value]) -> None:
+            for o, own in zip(operands, (sources[: left.passes], sources[left.passes :])):
+                self.copy_whole(o, stage * STAGE_BYTES, own)
+
+        def copy_edges(stage: int, number: Value) -> list[Value]:
+            begin, first = stage * STAGE_BYTES, self.times(number, TERMS)
+            if taps:
+                self.gather_left(left, begin, first, k)
+                self.gather_right(right, begin, first, k)
+            else:
+                for o in operands:
+                    self.copy_some(o, begin, first, k, straight[o.place])
+            return []
+
         def copy(stage: int, number: Value, sources: list[Value], surely: bool = False) -> list[Value]:
             """Fill a stage with the terms of that number, if there are such, `surely` whole ones; the sources of the next."""
-            halves = sources[: left.passes], sources[left.passes :]
-            fast, slow, some, after = (f.fresh(label) for label in ("fast", "slow", "some", "copied"))
-            if not surely:
+            if surely:
+                copy_smooth(stage, sources)
+            elif taps:
+                f.when(exists(number), lambda: copy_edges(stage, number))
+            else:
+                fast, slow, after = (f.fresh(label) for label in ("fast", "slow", "copied"))
                 f.branch_if(self.test("slt", number, whole), fast, slow)
                 f.start(fast)
-            for o, half in zip(operands, halves):
-                self.copy_whole(o, stage * STAGE_BYTES, half)
-            if not surely:
+                copy_smooth(stage, sources)
                 f.branch(after)
                 f.start(slow)
-                f.branch_if(exists(number), some, after)
-                f.start(some)
-                for o in operands:
-                    self.copy_some(o, stage * STAGE_BYTES, self.times(number, TERMS), k, straight[o.place])
+                f.when(exists(number), lambda: copy_edges(stage, number))
                 f.branch(after)
                 f.start(after)
             f.call("void", "llvm.nvvm.cp.async.commit.group")
-            steps = [i64(LINE) if o.along_terms else self.times(o.term_step, 2 * TERMS) for o in operands]
-            return [self.bytes(s, step) for half, step in zip(halves, steps) for s in half]
+            steps = [LINE if o.along_terms else self.times(o.term_step, 2 * TERMS) for o in operands]
+            own = sources[: left.passes], sources[left.passes :]
+            return [self.bytes(s, step) for some, step in zip(own, steps) for s in some]
 
         def turn(stage: int, number: Value, state: list[Value], surely: bool) -> list[Value]:
             """Add the terms of a stage, and start the copies of the one that comes `ahead` later, where all have read what was there."""
@@ -226,19 +250,19 @@ class Writer(Copies):
                 state = turn(n % stages, f.add(number, i64(n)), state, True)
             return [f.add(number, i64(unrolled)), *state]
 
-        sources = [s for o in operands for s in self.sources(o)]
+        sources = [s for o in operands for s in self.sources(o)] if not taps else []
         count = len(sources)
         for stage in range(ahead):
             sources = copy(stage, i64(stage), sources)
-        # First, as long as there are whole stages to copy, all stages in turn without a question; then one by one.
-        # Two stages are written out twice, but where that takes more registers than there are: both operands have lines of one term.
-        few = stages == 2 and (left.along_terms or right.along_terms)
-        unrolled = 2 * stages if few else stages
-        last_whole = f.binary("sub", whole, i64(unrolled + ahead - 1))
-        number, *state = f.repeat(
-            [i64(0), *sources, *[zero] * len(self.sums)], lambda c: self.test("slt", c[0], last_whole), turns
-        )
-        state[count:] = self.settled(state[count:])
+        number, state = i64(0), [*sources, *[zero] * len(self.sums)]
+        if not taps:
+            # First, as long as there are whole stages to copy, all stages in turn without a question; then one by one.
+            # Two stages are written out twice, but where that takes more registers than there are: both operands have lines of one term.
+            few = stages == 2 and (left.along_terms or right.along_terms)
+            unrolled = 2 * stages if few else stages
+            last_whole = f.binary("sub", whole, i64(unrolled + ahead - 1))
+            number, *state = f.repeat([number, *state], lambda c: self.test("slt", c[0], last_whole), turns)
+            state[count:] = self.settled(state[count:])
         head, done, before = f.fresh("head"), f.fresh("done"), f.block
         leaving = [(before, state[count:])]
         f.branch_if(exists(number), head, done)
@@ -269,11 +293,7 @@ class Writer(Copies):
     def store(self, c: Value, d: Value, row0: Value, column0: Value, sums: list[Value]) -> None:
         """Where the whole rectangle exists and neighbours can be written as one word, without a question for each."""
         f, given = self.f, self.given
-        row, column = self.corner()
-        row, column = f.add(row0, row), f.add(column0, column)
-        self.alpha, self.beta = (
-            self.low.cast(given[name], "float64", "float32") for name in ("alpha", "beta")
-        )
+        row, column = self.first_sum(row0, column0)
         address = f.op("i64", f"ptrtoint {c} to i64")
         bits = f.binary("or", address, self.times(given["c_row"], 2))
         smooth = self.both(
@@ -305,21 +325,59 @@ class Writer(Copies):
         f.branch(after)
         f.start(after)
 
+    def scatter(self, c: Value, d: Value, row0: Value, column0: Value, sums: list[Value]) -> None:
+        """The same of a convolution, whose columns are numbers of several digits; its addend has a number a row."""
+        f, given, kernel = self.f, self.given, self.kernel
+        row, column = self.first_sum(row0, column0)
+        columns: dict[int, list[tuple[int, Value]]] = {}
+        for (down, across), sum in zip(self.sums, sums):
+            columns.setdefault(across, []).append((down, sum))
+        for across, own in columns.items():
+            number = f.add(column, i64(across))
+
+            def put_column(number: Value = number, own: list[tuple[int, Value]] = own) -> list[Value]:
+                offset = self.offset(self.digits(number, self.column_sizes), self.c_steps)
+                for down, sum in own:
+                    at = f.add(row, i64(down))
+
+                    def put(at: Value = at, sum: Value = sum) -> list[Value]:
+                        place = f.gep(self.kind, c, f.add(f.mul(at, given["c_row"]), offset))
+                        old = f.gep(self.kind, d, f.mul(at, given["d_row"])) if kernel.addend else place
+                        value = self.scaled(sum, partial(self.loaded, old))
+                        f.store(self.low.cast(value, "float32", kernel.dtype), place, 2)
+                        return []
+
+                    f.when(self.test("slt", at, given["m"]), put)
+                return []
+
+            f.when(self.test("slt", number, given["n"]), put_column)
+
+    def first_sum(self, row0: Value, column0: Value) -> tuple[Value, Value]:
+        """Row and column of the thread's first sum; alpha and beta are loaded."""
+        row, column = self.corner()
+        self.alpha, self.beta = (
+            self.low.cast(self.given[name], "float64", "float32") for name in ("alpha", "beta")
+        )
+        return self.f.add(row0, row), self.f.add(column0, column)
+
     def element(self, name: str, start: Value, row: Value, column: Value, down: int) -> Value:
         f, (row_step, column_step) = self.f, (self.given[f"{name}_{along}"] for along in ("row", "column"))
         here = f.gep(self.kind, start, f.add(f.mul(row, row_step), f.mul(column, column_step)))
         return f.gep(self.kind, here, self.times(row_step, down))
 
     def scaled(self, sum: Value, old: Callable[[], Value]) -> Value:
-        value = self.f.binary("fmul", sum, self.alpha)
-        if not self.kernel.adds:
-            return value
-        return self.f.call("float", "llvm.fma.f32", self.beta, old(), value)
+        value, after = self.f.binary("fmul", sum, self.alpha), self.kernel.after
+        if self.kernel.adds:
+            value = self.f.call("float", "llvm.fma.f32", self.beta, old(), value)
+        return value if after is None else self.low.values([after], {ex.input(0, "float32"): value})[0]
+
+    def loaded(self, place: Value) -> Value:
+        return self.low.cast(self.f.load(self.kind, place, 2), self.kernel.dtype, "float32")
 
     def old(self, begin: Value, across: int) -> Value:
         """An element of the addend's line, from its beginning."""
         place = self.f.gep(self.kind, begin, self.times(self.given[f"{self.added}_column"], across))
-        return self.low.cast(self.f.load(self.kind, place, 2), self.kernel.dtype, "float32")
+        return self.loaded(place)
 
     def store_pair(self, to: Value, old: Value, across: int, first: Value, second: Value) -> None:
         f, dtype = self.f, self.kernel.dtype

@@ -33,11 +33,17 @@ class TensorCoreProduct(StagedProduct):
 
 
 def chosen(product: Product, processor: str) -> TensorCoreProduct | None:
-    """The product by tensor cores, where the processor has those that take its dtype and add up in float32.  Operands that windows
-    gather, and results that a function is applied to, are left to threads.
-    """
-    if product.dtype not in DTYPES or processor not in STAGES or product.taps or product.after is not None:
+    """The product by tensor cores, where the processor has those that take its dtype and add up in float32."""
+    if product.dtype not in DTYPES or processor not in STAGES:
         return None
     return TensorCoreProduct(
-        product.dtype, product.a_turned, product.b_turned, product.adds, processor, product.addend
+        product.dtype,
+        product.a_turned,
+        product.b_turned,
+        product.adds,
+        processor,
+        product.addend,
+        product.taps,
+        product.summed,
+        product.after,
     )

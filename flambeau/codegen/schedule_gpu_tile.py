@@ -91,71 +91,23 @@ class Part(NamedTuple):
     spots: Sequence[Value] = ()
 
 
-class Tile:
-    """The writer of a kernel; a subclass has the `rectangle`."""
+class Places:
+    """Writes where elements lie.  The writer of a kernel calls `set_digits` first."""
 
-    def __init__(
-        self, kernel: Product, target: str, rows: int, columns: int, threads: tuple[int, int, int]
-    ) -> None:
-        self.kernel, self.rows, self.columns = kernel, rows, columns
-        self.module = Module(tg.TARGETS[target].triple, str(tg.machine(target).target_data))
-        self.f = f = Function(self.module, "")
-        self.low, self.threads = Lowering(f, None), Threads(f, target, threads)
-        f.signature = self.threads.signature(parameters(kernel))
-        self.given = {name: Value(type, f"%{name}") for name, type in parameters(kernel)}
-        self.kind, self.bytes = MEMORY[kernel.computed], ITEMSIZE[kernel.computed]
+    f: Function
+    given: dict[str, Value]
+    kernel: Product | StagedProduct
+
+    def set_digits(self) -> None:
+        """The sizes of all digits but the first, and the steps of all, of a column of c and of a term of a."""
+        kernel = self.kernel
         self.dimensions = range(kernel.taps)
-        # The sizes of all digits but the first, and the steps of all, of a column of c and of a term of a.
         places, taps = ([f"{name}{d}" for d in self.dimensions] for name in ("places", "taps"))
         self.place_sizes, self.tap_sizes = places, taps
         self.column_sizes = taps if kernel.summed else places
         self.c_steps = ["c_outer", *(f"c_step{d}" for d in self.dimensions)] if kernel.taps else ["c_column"]
         self.term_sizes = ["a_length"] if kernel.taps else []
         self.a_steps = ["a_outer", "a_column"] if kernel.taps else ["a_column"]
-
-    # --- the walk ---
-    def write(self) -> None:
-        f, given = self.f, self.given
-        self.begin()
-        down, across = (
-            f.binary("sdiv", f.add(given[size], i64(n - 1)), i64(n))
-            for size, n in (("m", self.rows), ("n", self.columns))
-        )
-        total = f.mul(f.mul(given["batch"], down), across)
-
-        def one(number: Value, _: list[Value]) -> list[Value]:
-            matrix, tile, column = f.coordinates(number, [down, across])
-            self.row0, self.column0 = f.mul(tile, i64(self.rows)), f.mul(column, i64(self.columns))
-            self.starts = {
-                name: f.gep(MEMORY[self.kernel.dtype], given[name], f.mul(matrix, given[f"{name}_batch"]))
-                for name in self.kernel.tensors
-            }
-            self.rectangle()
-            return []
-
-        f.loop(self.threads.block(), total, self.threads.blocks(), [], one)
-        f.do("ret void")
-
-    def begin(self) -> None:
-        """What is the same for all rectangles."""
-
-    def rectangle(self) -> None:
-        """The rectangle at `row0` and `column0` of the matrices at `starts`."""
-        raise NotImplementedError
-
-    def shared(self, name: str, count: int, align: int) -> Value:
-        """Memory of the block for `count` sums or operands."""
-        self.module.globals.append(
-            f"@{name} = internal addrspace({SHARED}) global [{count} x {self.kind}] undef, align {align}"
-        )
-        return Value(f"ptr addrspace({SHARED})", f"@{name}")
-
-    # --- numbers ---
-    def least(self, a: Value, b: Value) -> Value:
-        return self.low.select(self.f.op("i1", f"icmp slt {a}, {b.name}"), a, b)
-
-    def most(self, a: Value, b: Value) -> Value:
-        return self.low.select(self.f.op("i1", f"icmp sgt {a}, {b.name}"), a, b)
 
     def divided(self, number: Value, size: str) -> Value:
         """number // size, rounded down, for a number from 0 to MOST."""
@@ -201,6 +153,68 @@ class Tile:
 
     def within(self, spot: Value, d: int) -> Value:
         return self.f.op("i1", f"icmp ult {spot}, {self.given[f'size{d}'].name}")
+
+
+class Tile(Places):
+    """The writer of a kernel; a subclass has the `rectangle`."""
+
+    kernel: Product
+
+    def __init__(
+        self, kernel: Product, target: str, rows: int, columns: int, threads: tuple[int, int, int]
+    ) -> None:
+        self.kernel, self.rows, self.columns = kernel, rows, columns
+        self.module = Module(tg.TARGETS[target].triple, str(tg.machine(target).target_data))
+        self.f = f = Function(self.module, "")
+        self.low, self.threads = Lowering(f, None), Threads(f, target, threads)
+        f.signature = self.threads.signature(parameters(kernel))
+        self.given = {name: Value(type, f"%{name}") for name, type in parameters(kernel)}
+        self.kind, self.bytes = MEMORY[kernel.computed], ITEMSIZE[kernel.computed]
+        self.set_digits()
+
+    # --- the walk ---
+    def write(self) -> None:
+        f, given = self.f, self.given
+        self.begin()
+        down, across = (
+            f.binary("sdiv", f.add(given[size], i64(n - 1)), i64(n))
+            for size, n in (("m", self.rows), ("n", self.columns))
+        )
+        total = f.mul(f.mul(given["batch"], down), across)
+
+        def one(number: Value, _: list[Value]) -> list[Value]:
+            matrix, tile, column = f.coordinates(number, [down, across])
+            self.row0, self.column0 = f.mul(tile, i64(self.rows)), f.mul(column, i64(self.columns))
+            self.starts = {
+                name: f.gep(MEMORY[self.kernel.dtype], given[name], f.mul(matrix, given[f"{name}_batch"]))
+                for name in self.kernel.tensors
+            }
+            self.rectangle()
+            return []
+
+        f.loop(self.threads.block(), total, self.threads.blocks(), [], one)
+        f.do("ret void")
+
+    def begin(self) -> None:
+        """What is the same for all rectangles."""
+
+    def rectangle(self) -> None:
+        """The rectangle at `row0` and `column0` of the matrices at `starts`."""
+        raise NotImplementedError
+
+    def shared(self, name: str, count: int, align: int) -> Value:
+        """Memory of the block for `count` sums or operands."""
+        self.module.globals.append(
+            f"@{name} = internal addrspace({SHARED}) global [{count} x {self.kind}] undef, align {align}"
+        )
+        return Value(f"ptr addrspace({SHARED})", f"@{name}")
+
+    # --- numbers ---
+    def least(self, a: Value, b: Value) -> Value:
+        return self.low.select(self.f.op("i1", f"icmp slt {a}, {b.name}"), a, b)
+
+    def most(self, a: Value, b: Value) -> Value:
+        return self.low.select(self.f.op("i1", f"icmp sgt {a}, {b.name}"), a, b)
 
     # --- sums ---
     def fused(self, a: Value, b: Value, c: Value) -> Value:

@@ -284,8 +284,10 @@ class Warp:
         self.arithmetic(name, to, a, b, np.fmax if name[0] == "f32" else np.maximum)
 
     def do_neg(self, name, to, a):
-        assert name == ["f32"]
-        self.write_floats(to, -self.floats(a))
+        if name == ["f32"]:
+            return self.write_floats(to, -self.floats(a))
+        bits = int(name[-1][1:])
+        return self.write(to, -self.signed(a, bits), bits)
 
     def do_rcp(self, name, to, a):
         with np.errstate(all="ignore"):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flambeau.codegen import expr as ex
 from flambeau.codegen import schedule_gpu_stages as tc
 from flambeau.codegen import schedule_gpu_wgmma as wg
 from flambeau.codegen import target as tg
@@ -52,10 +53,23 @@ class Matrices:
 
 
 def check(
-    processor, dtype, turned, size, batch=1, adds=False, a=None, b=None, c=None, text=None, seed=0, addend=""
+    processor,
+    dtype,
+    turned,
+    size,
+    batch=1,
+    adds=False,
+    a=None,
+    b=None,
+    c=None,
+    text=None,
+    seed=0,
+    addend="",
+    after=None,
+    expected=lambda sums: sums,
 ):
     """The kernel's result for random matrices is NumPy's but for the rounding of the result and of sums in float32."""
-    kernel = TensorCoreProduct(dtype, *turned, adds, processor, addend)
+    kernel = TensorCoreProduct(dtype, *turned, adds, processor, addend, after=after)
     random, (m, n, k) = np.random.default_rng(seed), size
     left = Matrices(random, dtype, batch, m, k, turned[0], **(a or {}))
     right = Matrices(random, dtype, batch, k, n, turned[1], **(b or {}))
@@ -75,6 +89,7 @@ def check(
     machine.run(launch.blocks[0], launch.threads[0], launch.shared, *places, *numbers, 1.5, 0.5)
     found = numbers_of(result.view, dtype)
     wanted = 1.5 * left.values @ right.values + (0.5 * added if adds else 0)
+    wanted = expected(wanted)
     magnitude = np.abs(left.values) @ np.abs(right.values) + np.abs(added)
     assert (np.abs(found - wanted) <= STEP[dtype] * np.abs(wanted) + 1e-5 * magnitude).all()
     untouched = np.ones(before.shape, bool)
@@ -133,14 +148,22 @@ def test_a_bias(addend):
         check("sm_86", "bfloat16", (False, False), size, batch=2, adds=True, addend=addend)
 
 
-def test_what_threads_compute():
-    """Tensor cores take neither what windows gather nor a function of the sum."""
-    from flambeau.codegen import expr as ex
-
-    kernel = Product("bfloat16", False, False, True, addend="row")
-    assert kernel.fitted(1, "sm_80") == TensorCoreProduct("bfloat16", False, False, True, "sm_80", "row")
-    for other in (kernel._replace(taps=2), kernel._replace(after=ex.input(0, "float32"))):
-        assert isinstance(other.fitted(1, "sm_80"), Product)
+@pytest.mark.parametrize(("processor", "dtype"), [("sm_80", "float16"), ("sm_90a", "bfloat16")])
+def test_a_sum_ends_in_an_expression(processor, dtype):
+    """It is of the sum in float32, before the one rounding: the whole rectangle, and edges."""
+    sum = ex.input(0, "float32")
+    after = ex.where(sum > 1.0, sum * 0.5, sum + 3.0)
+    for size in ((128, 256, 64), (9, 11, 64)):
+        check(
+            processor,
+            dtype,
+            (False, True),
+            size,
+            adds=True,
+            addend="matrix",
+            after=after,
+            expected=lambda x: np.where(x > 1, x * 0.5, x + 3),
+        )
 
 
 def test_nan_stays_in_its_row_and_column():
