@@ -124,7 +124,7 @@ class Halves(Fragments, Scores):
     def copy(self, o: Operand, width: str) -> None:
         """Copy an operand, whatever of it exists; of what does not, zeros."""
         f = self.f
-        whole = self.both(self.smooth(o, width), self.within(o))
+        whole = self.both(self.smooth(o, width), self.has_all_rows(o))
         fast, slow, after = (f.fresh(label) for label in ("fast", "slow", "copied"))
         f.branch_if(whole, fast, slow)
         f.start(fast)

@@ -122,7 +122,7 @@ class Copies:
             self.test("eq", step, i64(1)), self.test("eq", f.binary("and", bits, i64(CHUNK - 1)), i64(0))
         )
 
-    def within(self, o: Operand) -> Value:
+    def has_all_rows(self, o: Operand) -> Value:
         """Whether the matrix has all rows that the block takes."""
         return self.test("sle", self.f.add(o.first, i64(o.side)), o.size)
 

@@ -183,7 +183,7 @@ class Writer(Gathers):
     def whole_stages(self, operands: Sequence[Operand]) -> tuple[dict[int, Value], Value]:
         """Which operands can be copied chunk by chunk, by where they lie in a stage; how many stages take whole chunks of both alone."""
         straight = {o.place: self.straight(o) for o in operands}
-        smooth = self.both(*(self.both(straight[o.place], self.within(o)) for o in operands))
+        smooth = self.both(*(self.both(straight[o.place], self.has_all_rows(o)) for o in operands))
         whole = self.low.select(smooth, self.f.binary("udiv", self.given["k"], i64(TERMS)), i64(0))
         return straight, whole
 

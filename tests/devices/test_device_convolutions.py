@@ -94,6 +94,7 @@ CASES = {
     "plane": ((2, 3, 9, 11), (8, 3, 3, 3), (1, 1), (1, 1), (1, 1), 1),
     "wide": ((1, 70, 9, 70), (130, 70, 3, 3), (1, 1), (1, 2), (1, 1), 1),
     "points": ((3, 70, 9, 11), (66, 70, 1, 1), (1, 1), (0, 0), (1, 1), 1),
+    "whole planes": ((2, 12, 13, 11), (9, 12, 1, 1), (1, 1), (0, 0), (1, 1), 1),
     "points apart": ((2, 5, 9, 11), (8, 5, 1, 1), (2, 3), (0, 1), (1, 1), 1),
     "groups": ((2, 4, 19, 13), (6, 2, 3, 3), (3, 2), (2, 2), (2, 3), 2),
     "patches": ((2, 4, 16, 17), (5, 4, 4, 4), (4, 4), (0, 0), (1, 1), 1),
@@ -134,7 +135,7 @@ LAYOUTS = ("", "steps", "channels last", "repeated")
 CALLS = [
     *((case, "float32", "") for case in CASES),
     *(("groups", dtype, "") for dtype in ROUNDING if dtype != "float32"),
-    *((case, "float32", view) for case in ("plane", "volume") for view in LAYOUTS[1:]),
+    *((case, "float32", view) for case in ("plane", "volume", "whole planes") for view in LAYOUTS[1:]),
 ]
 
 
@@ -250,6 +251,34 @@ def test_layout_of_the_result():
     found, wanted = F.conv2d(x.to(TYPE), w.to(TYPE)), F.conv2d(x, w)
     assert found.stride() == wanted.stride()
     np.testing.assert_allclose(found.cpu(), wanted, rtol=1e-4, atol=1e-4)
+
+
+@needs_device
+@pytest.mark.parametrize(
+    ("shape", "view", "images"),
+    [
+        ((2, 8, 13, 11), "", 2),
+        ((2, 8, 13, 11), "channels last", 1),
+        ((1, 8, 3, 5), "", 1),
+        ((2, 8, 3, 5), "", None),
+        ((2, 8, 13, 11), "steps", 2),
+    ],
+)
+def test_one_tap_is_a_product(shape, view, images, monkeypatch):
+    """Whose operands are not gathered: of each image, or of all where places of one follow those of another."""
+    seen = []
+    monkeypatch.setattr(
+        implicit, "run_blocks", lambda kernel, tensors, numbers, _: seen.append((kernel, numbers))
+    )
+    x, w = (
+        laid(np.random.default_rng(0), flambeau.float32, s, v) for s, v in ((shape, view), ((8, 8, 1, 1), ""))
+    )
+    result = laid(np.random.default_rng(0), flambeau.float32, shape, view if view != "steps" else "")
+    implicit.forward(x, w, None, Geometry((1, 1), (0, 0), (1, 1), 1), result)
+    ((kernel, numbers),) = seen
+    assert kernel.taps == (2 if images is None else 0)
+    assert images is None or numbers[0] == images and numbers[0] * numbers[2] == x.numel() // 8
+    assert images is None or kernel.b_turned == (view == "channels last")
 
 
 @needs_device

@@ -21,6 +21,9 @@ from ...moving.device_bodies import one_step
 from .grid import MANY_PHASES, Geometry, extent
 
 FEWEST_ROWS = 8  # of a rectangle
+FEWEST_PLACES = (
+    128  # of an image that is multiplied by itself: fewer leave most of a rectangle's columns empty
+)
 FARTHEST = 1 << 30  # that a window reaches
 DTYPES = "float16 bfloat16 float32 float64 uint8 int8 int16 int32 int64".split()
 
@@ -154,6 +157,9 @@ def _correlate(
         return
     groups, filters, channels = w.shape[:3]
     terms = math.prod(w.shape[2:])
+    if terms == channels and groups == 1 and all(s == 1 for s in scale) and not any(shift):
+        if _multiply(result, x, w, bias):
+            return
     length, column, outer = terms, one_step(w.shape[2:], w.stride()[2:]), 0
     if column is None:
         length, column, outer = terms // channels, one_step(w.shape[3:], w.stride()[3:]), w.stride(2)
@@ -189,6 +195,40 @@ def _correlate(
         taps=w.shape[3:],
         **given,
     )
+
+
+def _multiply(result: TensorBase, x: TensorBase, w: TensorBase, bias: TensorBase | None) -> bool:
+    """The same of one tap that lies on each place: a product of matrices as they lie, if places follow each other in equal steps."""
+    from ....codegen.schedule_gpu_products import Product
+
+    images, _, *sizes = x.shape
+    to, step = (one_step(t.shape[2:], t.stride()[2:]) for t in (result, x))
+    if to is None or step is None or tuple(result.shape[2:]) != tuple(sizes):
+        return False
+    places = math.prod(sizes)
+    if images == 1 or (result.stride(0), x.stride(0)) == (places * to, places * step):  # as channels last
+        images, places = 1, images * places
+    elif places < FEWEST_PLACES:
+        return False
+    kernel = Product(
+        x.dtype.name,
+        w.stride(2) != 1,
+        x.stride(1) == 1 and step != 1,
+        bias is not None,
+        addend="row" if bias is not None else "",
+    )
+    of_bias = () if bias is None else (0, bias.stride(0), 0)
+    numbers = (
+        *(images, w.shape[1], places, w.shape[2]),
+        *(result.stride(0), result.stride(1), to),
+        *(0, w.stride(1), w.stride(2)),
+        *(x.stride(0), x.stride(1), step),
+        *of_bias,
+    )
+    tensors = (result, w, x) if bias is None else (result, w, x, bias)
+    one = 1.0 if x.dtype.is_floating_point else 1
+    run_blocks(kernel, tensors, numbers, (one, one))
+    return True
 
 
 def _launch(tensors: tuple[TensorBase, ...], summed: bool, **given) -> None:
