@@ -178,8 +178,7 @@ class Copies:
             f.call("void", "llvm.nvvm.cp.async.cg.shared.global.16.s", to, source, size)
             f.branch(after)
             f.start(askew)
-            elements = [(self.test("sgt", valid, i64(e)), self.times(step, e)) for e in range(ELEMENTS)]
-            self.copy_elements(to, source, elements)
+            self.copy_elements(to, source, lambda e: (self.test("sgt", valid, i64(e)), self.times(step, e)))
             f.branch(after)
             f.start(after)
             return []
@@ -191,13 +190,16 @@ class Copies:
         self.f.loop(i64(0), i64(count), i64(1), [], one)
         self.f.blocks[-2][1][-1] += ", !llvm.loop !0"  # the branch back
 
-    def copy_elements(self, to: Value, source: Value, elements: list[tuple[Value, Value]]) -> None:
-        """A chunk from elements, each of which exists or is zero, at an offset; all loads are under way before one is waited for."""
+    def copy_elements(self, to: Value, source: Value, element: Callable[[int], tuple[Value, Value]]) -> None:
+        """A chunk from its elements, each of which is at an offset or, where it does not exist, zero; all loads are under way before the
+        first is waited for.
+        """
         f = self.f
         packed = Value(f"<{ELEMENTS} x i16>", "zeroinitializer")
-        for e, (exists, offset) in enumerate(elements):
-            place = f.gep("i16", source, self.low.select(exists, offset, i64(0)))
-            value = self.low.select(exists, f.load("i16", place, 2), Value("i16", "0"))
+        for e in range(ELEMENTS):
+            exists, offset = element(e)
+            offset = self.low.select(exists, offset, i64(0))
+            value = self.low.select(exists, f.load("i16", f.gep("i16", source, offset), 2), Value("i16", "0"))
             packed = f.op(packed.type, f"insertelement {packed}, {value}, i32 {e}")
         f.store(packed, to, CHUNK)
 

@@ -52,12 +52,13 @@ class Gathers(Copies, Places):
             f.call("void", "llvm.nvvm.cp.async.cg.shared.global.16", to, source)
             f.branch(after)
             f.start(askew)
-            elements = []
-            for e in range(ELEMENTS):
+
+            def element(e: int) -> tuple[Value, Value]:
                 term = f.add(begin, i64(e))
                 further = f.add(begin_of_row, self.offset(self.digits(term, self.term_sizes), self.a_steps))
-                elements.append((self.both(exists, self.test("slt", term, terms)), further))
-            self.copy_elements(to, o.start, elements)
+                return self.both(exists, self.test("slt", term, terms)), further
+
+            self.copy_elements(to, o.start, element)
             f.branch(after)
             f.start(after)
             return []
@@ -87,13 +88,14 @@ class Gathers(Copies, Places):
             offset, spots = self.tap(channel, places)
             further = [self.short(spot) for spot in spots]
             exists = self.test("slt", number, taps)
-            elements = []
-            for begin, first in parts:
-                within = [
-                    self.test("ult", f.binary("add", p, q), size) for p, q, size in zip(first, further, sizes)
-                ]
-                elements.append((self.both(exists, *within), f.add(begin, offset)))
-            self.copy_elements(f.gep("i8", target, self.times(turn, at_once * LINE)), o.start, elements)
+
+            def element(e: int) -> tuple[Value, Value]:
+                begin, first = parts[e]
+                spots = [f.binary("add", p, q) for p, q in zip(first, further)]
+                within = [self.test("ult", spot, size) for spot, size in zip(spots, sizes)]
+                return self.both(exists, *within), f.add(begin, offset)
+
+            self.copy_elements(f.gep("i8", target, self.times(turn, at_once * LINE)), o.start, element)
             return []
 
         self.in_turn(FILLED, one)
