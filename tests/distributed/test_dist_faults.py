@@ -366,7 +366,7 @@ def idle(rank, size):
 def test_a_process_that_is_killed_while_the_world_starts():
     before = segments()
     for number in range(2):
-        with started(3, idle, seconds=3.0) as (processes, pipes):
+        with started(3, idle, starting=3.0) as (processes, pipes):
             time.sleep(0.15)
             processes[number].kill()
             for rank in {0, 1, 2} - {number}:

@@ -39,7 +39,15 @@ class Ended:
 
 
 def _run(
-    pipe: Any, fn: Callable, rank: int, size: int, path: str, seconds: float, form: bool, args: tuple
+    pipe: Any,
+    fn: Callable,
+    rank: int,
+    size: int,
+    path: str,
+    seconds: float,
+    starting: float,
+    form: bool,
+    args: tuple,
 ) -> None:
     try:
         if form:
@@ -48,8 +56,9 @@ def _run(
                 init_method=f"file://{path}",
                 rank=rank,
                 world_size=size,
-                timeout=timedelta(seconds=seconds),
+                timeout=timedelta(seconds=starting),
             )
+            dist.group.WORLD.set_timeout(timedelta(seconds=seconds))
         pipe.send((True, fn(rank, size, *args)))
     except BaseException:
         pipe.send((False, traceback.format_exc()))
@@ -58,9 +67,12 @@ def _run(
 
 @contextlib.contextmanager
 def started(
-    size: int, fn: Callable, *args: Any, seconds: float = 60.0, form: bool = True
+    size: int, fn: Callable, *args: Any, seconds: float = 60.0, starting: float = 60.0, form: bool = True
 ) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Processes that run `fn(rank, size, *args)` in a group of all, and the ends of their pipes; killed at the end."""
+    """Processes that run `fn(rank, size, *args)` in a group of all, and the ends of their pipes; killed at the end.
+
+    `seconds`, `starting`: how long calls, and the start of the group, wait for others.
+    """
     if form and not library().is_mpich:
         with by_mpiexec(size, fn, args, seconds) as found:
             yield found
@@ -73,7 +85,7 @@ def started(
             for rank in range(size):
                 here, there = context.Pipe(duplex=False)
                 process = context.Process(
-                    target=_run, args=(there, fn, rank, size, path, seconds, form, args)
+                    target=_run, args=(there, fn, rank, size, path, seconds, starting, form, args)
                 )
                 process.start()
                 there.close()
@@ -150,7 +162,8 @@ def _remote(folder: str) -> None:
     pipe.send((rank, os.getpid()))
     fn = getattr(importlib.import_module(module), name)
     try:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=seconds))
+        dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+        dist.group.WORLD.set_timeout(timedelta(seconds=seconds))
         pipe.send((True, fn(rank, size, *args)))
     except BaseException:
         pipe.send((False, traceback.format_exc()))
