@@ -2,6 +2,7 @@
 consists of.
 
 python tools/ptx_report.py [--only REGEX] [--disassembler NVDISASM]     # prints a table in Markdown
+python tools/ptx_report.py --convolutions                               # of what is gathered: instructions of a stage
 
 ptxas must be installed (part of CUDA, or `pip install nvidia-cuda-nvcc`).  With a disassembler (part of CUDA, or `pip install
 nvidia-cuda-nvdisasm`) instructions of the processor are counted, else those of the PTX.
@@ -20,12 +21,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "codegen"))
 
 from ptx import ptxas  # noqa: E402
-from ptx_machine import Program  # noqa: E402
+from ptx_machine import Machine, Program  # noqa: E402
 
+from flambeau.codegen import schedule_gpu_tile  # noqa: E402
 from flambeau.codegen import target as tg  # noqa: E402
 from flambeau.codegen.schedule_gpu_attention import Attention, shape_for  # noqa: E402
 from flambeau.codegen.schedule_gpu_attention_backward import AttentionBackward  # noqa: E402
@@ -150,23 +154,72 @@ def kernels() -> Iterator[tuple[str, str, Any]]:
                 yield f"{dtype} attention of {width}, gradients of {side}, {how}", processor, backward
 
 
-def row(family: str, processor: str, kernel: Any, disassembler: str | None) -> str:
-    """One line of the table."""
+def assembled(kernel: Any, processor: str, disassembler: str | None) -> tuple[str, str]:
+    """The text of a kernel, as PTX or disassembled, and what the assembler says of it."""
     assembler = ptxas()
     if assembler is None:
         sys.exit("ptx_report: there is no ptxas")
-    text = tg.image(str(kernel.module("nvptx")), "nvptx", processor)
+    text = str(tg.image(str(kernel.module("nvptx")), "nvptx", processor))
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
-        source.write_text(str(text))
+        source.write_text(text)
         command = [assembler, "-v", f"-arch={processor}", "-o", str(cubin), str(source)]
         info = subprocess.run(command, capture_output=True, text=True, check=True).stderr
         if disassembler:
             text = subprocess.run(
                 [disassembler, "-c", str(cubin)], capture_output=True, text=True, check=True
             ).stdout
-    registers = int(re.findall(r"Used (\d+) registers", info)[0])
-    spills = sum(map(int, re.findall(r"(\d+) bytes spill", info)))
+    return text, info
+
+
+def used(info: str) -> tuple[int, int]:
+    """Registers of a thread, and bytes of spills."""
+    return int(re.findall(r"Used (\d+) registers", info)[0]), sum(
+        map(int, re.findall(r"(\d+) bytes spill", info))
+    )
+
+
+def convolution(processor: str, channels: int, size: int) -> dict[str, int]:
+    """The instructions that the warps of a block execute for 128 filters of 3 × 3 over an image of size × 16 in bfloat16."""
+    kernel = Product("bfloat16", False, False, False, taps=2).fitted(1, processor)
+    terms, places = 9 * channels, 16 * size
+    one, given = (
+        (1, 1),
+        dict(batch=1, m=128, n=places, k=terms, c_batch=0, c_row=places, c_outer=0, a_batch=0),
+    )
+    given |= dict(a_row=terms, a_outer=0, a_column=1, a_length=terms, b_batch=0, b_image=0, b_channel=places)
+    numbers = schedule_gpu_tile.numbers(
+        kernel,
+        **given,
+        **dict(c_step=(16, 1), b_step=(16, 1), size=(size, 16), places=(size, 16)),
+        **dict(scale=one, tap=one, shift=(-1, -1), taps=(3, 3)),
+    )
+    machine = Machine(str(tg.image(str(kernel.module("nvptx")), "nvptx", processor)))
+    tensors = [np.zeros(n, "<u2") for n in (128 * places, 128 * terms, channels * places)]
+    launch = kernel.blocks("nvptx", numbers)
+    addresses = [machine.place(t) for t in tensors]
+    machine.run(launch.blocks[0], launch.threads[0], launch.shared, *addresses, *numbers, 1.0, 0.0)
+    return machine.counts
+
+
+def executed(processor: str) -> str:
+    """One line of the table of convolutions: the difference that 64 channels make, which are 9 stages."""
+    stages, warps = 9, 8
+    few, many = convolution(processor, 64, 16), convolution(processor, 128, 16)
+    more = {name: (many[name] - few.get(name, 0)) / stages / warps for name in many}
+    matrix = sum(count for name, count in more.items() if re.match(r"mma\.|wgmma\.mma", name))
+    loads = sum(count for name, count in more.items() if name.startswith("ld.global"))
+    rate, work = LIMITS[processor].rate, 128 * 256 * 64 // warps
+    kernel = Product("bfloat16", False, False, False, taps=2).fitted(1, processor)
+    cells = ["bfloat16 3 × 3", processor, *used(assembled(kernel, processor, None)[1])]
+    cells += [f"{matrix:.0f}", f"{loads:.0f}", f"{sum(more.values()) - matrix - loads:.0f}"]
+    return "| " + " | ".join(map(str, [*cells, f"{sum(more.values()) * rate / work:.2f}"])) + " |"
+
+
+def row(family: str, processor: str, kernel: Any, disassembler: str | None) -> str:
+    """One line of the table."""
+    text, info = assembled(kernel, processor, disassembler)
+    registers, spills = used(info)
     launch = kernel.blocks("nvptx", (1, 4096, 4096, 4096, 4096))
     shared = launch.shared + sum(map(int, re.findall(r"(\d+) bytes smem", info)))
     threads, limits = launch.threads[0], LIMITS[processor]
@@ -175,7 +228,7 @@ def row(family: str, processor: str, kernel: Any, disassembler: str | None) -> s
         1024 * limits.shared // (shared + RESERVED),
         limits.threads // threads,
     )
-    loop = inner_loop(str(text))
+    loop = inner_loop(text)
     # the instructions that a quarter of the multiprocessor issues, beside the cycles for which its tensor core is busy with them
     slots = f"{loop.all * limits.rate / loop.work:.2f}" if limits.rate and loop.work else "–"
     cells = [family, processor, registers, spills, shared, threads]
@@ -201,7 +254,16 @@ def main() -> None:
     )
     parser.add_argument("--only", default="", help="families and processors that are looked at")
     parser.add_argument("--disassembler", default=shutil.which("nvdisasm"))
+    parser.add_argument(
+        "--convolutions", action="store_true", help="instructions that are executed, by interpretation"
+    )
     given = parser.parse_args()
+    if given.convolutions:
+        print("| convolution | processor | registers | spills | matrix | gathering loads | other | slots |")
+        print("|" + 8 * " --- |")
+        for processor in ("sm_80", "sm_86", "sm_90a"):
+            print(executed(processor), flush=True)
+        return
     print(HEAD)
     print("|" + " --- |" * HEAD.count(" | ") + " --- |")
     for family, processor, kernel in kernels():
