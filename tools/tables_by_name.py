@@ -15,6 +15,7 @@ least, and three at least, are names under which operations are registered.  Wor
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 import sys
 from collections.abc import Iterator
@@ -54,15 +55,16 @@ def names() -> set[str]:
     return found | {e.name + "_" for e in REGISTRY.values() if e.in_place is not None}
 
 
+@functools.cache
 def instructions() -> set[str]:
     """The words of the intermediate representation: what `Expr.op` may be."""
     called = (n for n, f in vars(functions).items() if callable(f) and getattr(f, "__name__", None) == n)
     return {*expr.PRIMITIVES, *expr.LEAVES, *called}
 
 
-def works_on_expressions(tree: ast.AST, path: Path) -> bool:
+def works_on_expressions(nodes: list[ast.AST], path: Path) -> bool:
     """Whether a module is of the code generator, or imports its expressions."""
-    imported = (n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom))
+    imported = (n.module or "" for n in nodes if isinstance(n, ast.ImportFrom))
     return path.parent.name == "codegen" or any(m.split(".")[0] == "codegen" for m in imported)
 
 
@@ -82,9 +84,9 @@ def strings(node: ast.AST) -> list[str] | None:
 
 def tables(path: Path, known: set[str]) -> Iterator[tuple[int, list[str]]]:
     """(line, names of operations) of each table of a file."""
-    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(ast.parse(path.read_text())))
     skipped: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             first = node.body[0] if node.body else None
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
@@ -98,12 +100,10 @@ def tables(path: Path, known: set[str]) -> Iterator[tuple[int, list[str]]]:
         ):
             skipped.update(ast.walk(node))
     others = [set(DEVICE_TYPES)]
-    imports_operator = any(
-        isinstance(n, ast.Import) and n.names[0].name == "operator" for n in ast.walk(tree)
-    )
-    if works_on_expressions(tree, path):
+    imports_operator = any(isinstance(n, ast.Import) and n.names[0].name == "operator" for n in nodes)
+    if works_on_expressions(nodes, path):
         others.append(instructions())
-    for node in ast.walk(tree):
+    for node in nodes:
         if node in skipped:
             continue
         words = strings(node)
