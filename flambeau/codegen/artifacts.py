@@ -44,4 +44,5 @@ def unpack(data: bytes) -> list[str]:
             raise ValueError("an entry has no digest, or is longer than what there is")
         entries[name.decode()] = body[at : at + size]
         at += size
-    return [digest for digest, code in entries.items() if cache.write(digest, code)]
+    # what lies there already is left alone: a digest names one code
+    return [d for d, code in entries.items() if cache.read(d) == code or cache.write(d, code)]
