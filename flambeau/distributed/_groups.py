@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from datetime import timedelta
 from typing import Any
 
 from ..core.base import display
@@ -145,6 +146,21 @@ def default_group(name: str = "") -> ProcessGroup:
 def rank_not_in_group(given: Any) -> bool:
     """Whether this process is not in the group that an argument means."""
     return given is GroupMember.NON_GROUP_MEMBER
+
+
+def set_timeout(timeout: timedelta, group: Any = None) -> None:
+    """How long calls of a group wait from now on: PyTorch's `_set_pg_timeout`.
+
+    Raises:
+        TypeError: `timeout` is not a timedelta
+        ValueError: there is no group, or this process is not in it
+    """
+    if not isinstance(timeout, timedelta):
+        raise TypeError(f"timeout must be a datetime.timedelta, not {type(timeout).__name__}")
+    which = resolve(group)
+    if which is None:
+        raise ValueError("Invalid process group specified: this process is not in it")
+    which.set_timeout(timeout)
 
 
 def every() -> list[ProcessGroup]:

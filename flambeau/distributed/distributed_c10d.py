@@ -11,6 +11,7 @@ from ._groups import default_group as _get_default_group  # noqa: F401
 from ._groups import get_default_store as _get_default_store  # noqa: F401
 from ._groups import named as _resolve_process_group  # noqa: F401
 from ._groups import rank_not_in_group as _rank_not_in_group  # noqa: F401
+from ._groups import set_timeout as _set_pg_timeout  # noqa: F401
 from ._groups import warn_not_in_group as _warn_not_in_group  # noqa: F401
 from .constants import default_pg_nccl_timeout, default_pg_timeout
 

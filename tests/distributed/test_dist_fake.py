@@ -122,6 +122,21 @@ def test_methods_of_groups(group):
     assert group._seconds == 3.0 and "backend fake" in repr(group)
 
 
+def test_the_timeout_of_a_group(group):
+    from flambeau.distributed.distributed_c10d import _set_pg_timeout
+
+    some = dist.new_group([0, 1])
+    _set_pg_timeout(timedelta(seconds=5))
+    _set_pg_timeout(timedelta(milliseconds=500), some)
+    assert (group._seconds, some._seconds) == (5.0, 0.5)
+    with pytest.raises(TypeError, match=r"timeout must be a datetime.timedelta, not float"):
+        _set_pg_timeout(5.0)
+    with pytest.raises(ValueError, match="Invalid process group specified"):
+        _set_pg_timeout(timedelta(seconds=5), dist.new_group([1]))
+    with pytest.raises(TypeError, match="group must be a ProcessGroup or None, not int"):
+        _set_pg_timeout(timedelta(seconds=5), 3)
+
+
 def test_names_where_programs_take_them():
     c10d = importlib.import_module("flambeau.distributed.distributed_c10d")
     for name in dist.__all__:
