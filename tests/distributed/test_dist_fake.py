@@ -132,7 +132,7 @@ def test_the_timeout_of_a_group(group):
     with pytest.raises(TypeError, match=r"timeout must be a datetime.timedelta, not float"):
         _set_pg_timeout(5.0)
     with pytest.raises(ValueError, match="Invalid process group specified"):
-        _set_pg_timeout(timedelta(seconds=5), dist.new_group([1]))
+        _set_pg_timeout(timedelta(seconds=5), dist.new_group([dist.get_rank() - 1]))
     with pytest.raises(TypeError, match="group must be a ProcessGroup or None, not int"):
         _set_pg_timeout(timedelta(seconds=5), 3)
 
