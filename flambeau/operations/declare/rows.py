@@ -195,6 +195,7 @@ def _declare(
     domain=(-3.0, 3.0),
     fields=None,
     name=None,
+    registered=None,
     method=True,
     raw=(),
     per_row=(),
@@ -247,7 +248,7 @@ def _declare(
     op.derivative = declared.derivative_of(op)
     spots = places if places is not None else (own, *((f"Tensor.{own}",) if method else ()))
     register(
-        own,
+        registered or own,
         kind,
         op,
         places=tuple(spots) + tuple(also),
