@@ -166,6 +166,7 @@ class Rows:
             def call(*values):
                 return formula(*[values[p] for p in places])
 
+            op.reads = frozenset(wanted)
             op.set_formula(saved, formula if wanted == names else call)
             return formula
 
