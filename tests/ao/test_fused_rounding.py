@@ -115,3 +115,17 @@ def test_what_switches_do():
     never = q.default_fused_act_fake_quant()
     never.apply(q.disable_observer)
     assert never(flambeau.ones(2)).tolist() == [1.0, 1.0]
+
+
+def test_reduced_symmetric_ranges_of_bytes():
+    """Histograms take what observers of least and largest numbers refuse."""
+    given = {"dtype": flambeau.quint8, "qscheme": flambeau.per_tensor_symmetric, "reduce_range": True}
+    observer = q.HistogramObserver(**given)
+    observer(flambeau.tensor([-1.0, 0.0, 1.0, 2.5]))
+    scale, zero_point = observer.calculate_qparams()
+    assert scale.item() == pytest.approx(0.039343, rel=1e-4) and zero_point.tolist() == [128]
+    for kind in (q.MinMaxObserver, q.MovingAverageMinMaxObserver):
+        with pytest.raises(NotImplementedError, match="Cannot reduce range"):
+            kind(**given)
+    with pytest.raises(NotImplementedError, match="Cannot reduce range"):
+        q.PerChannelMinMaxObserver(**{**given, "qscheme": flambeau.per_channel_symmetric})
