@@ -1,7 +1,9 @@
-"""Compares the names of nodes of the tape (`grad_fn.name()`, and its class's) with PyTorch's, over the sample calls of the tests.
+"""Compares the names of nodes of the tape (`grad_fn.name()`, and its class's) with PyTorch's, over the sample calls of the tests, and of
+what they have saved (`grad_fn._saved_self`).
 
 `python tools/grad_fn_names.py` prints the calls whose results' nodes are called otherwise; `--write` writes the others, with
-their names, to tests/autograd/grad_fn_names.txt, which the tests hold ours against.  Needs PyTorch.
+their names, to tests/autograd/grad_fn_names.txt, which the tests hold ours against.  With `--saved` it is what the nodes of first results
+have saved, and tests/autograd/saved_names.txt: the names under which both have the same.  Needs PyTorch.
 """
 
 from __future__ import annotations
@@ -9,7 +11,10 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +27,7 @@ import samples  # noqa: E402
 import flambeau  # noqa: E402
 
 TABLE = ROOT / "tests" / "autograd" / "grad_fn_names.txt"
+SAVED = TABLE.with_name("saved_names.txt")
 
 
 class Theirs(dict):
@@ -59,8 +65,30 @@ def names(found: object, tensor: type) -> list[str]:
     return [t.grad_fn.name() if t.grad_fn is not None else "" for t in flat]
 
 
-def compared() -> list[tuple[str, list[str], list[str]]]:
-    """(call, our names, PyTorch's) of every sample call that both take."""
+def saved(found: object, tensor: type) -> dict[str, object]:
+    """What the node of the first result has saved, by name, with the node's own name under ""."""
+    first = found if isinstance(found, tensor) else next((t for t in found if isinstance(t, tensor)), None)
+    node = getattr(first, "grad_fn", None)
+    if node is None:
+        return {}
+    own = [n for n in dir(node) if n.startswith("_saved_")]
+    return {"": node.name()} | {n.removeprefix("_saved_"): getattr(node, n) for n in own}
+
+
+def alike(a: object, b: object) -> bool:
+    """Whether two values are the same, those of tensors up to rounding."""
+    if isinstance(a, flambeau.Tensor) and isinstance(b, torch.Tensor):
+        found, expected = (np.asarray(x.detach().resolve_conj().resolve_neg()) for x in (a, b))
+        return found.shape == expected.shape and np.allclose(found, expected, 1e-4, 1e-5, equal_nan=True)
+    if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, flambeau.Tensor) or isinstance(b, torch.Tensor):
+        return False
+    return type(a) in (type(b), int, float) and a == b
+
+
+def compared(names: Callable) -> list[tuple[str, Any, Any]]:
+    """(call, our names, PyTorch's) of every sample call that both take, by a function of results and the class of tensors."""
     rows = []
     for entry, text in samples.ALL:
         place = next((p for p in entry.places if not p.rpartition(".")[2].startswith("_")), None)
@@ -80,12 +108,35 @@ def compared() -> list[tuple[str, list[str], list[str]]]:
     return rows
 
 
+def compare_saved(write: bool) -> None:
+    """Print what PyTorch's nodes have and ours of the same name have not, or otherwise."""
+    lines, missing = [], Counter()
+    for call, got, expected in compared(saved):
+        if not isinstance(got, dict) or got.pop("", 0) != expected.pop("", 1):
+            continue
+        both = [n for n in expected if n in got and alike(got[n], expected[n])]
+        lines += [f"{call} | {' '.join(both)}\n"] if both else []
+        for n in expected:
+            if n not in both:
+                missing[f"{'other value' if n in got else 'absent'}: {n}"] += 1
+                print(f"{call[:70]:70s} {n}: {str(got.get(n, 'absent'))[:40]!r} {str(expected[n])[:40]!r}")
+        for n in set(got) - set(expected):
+            missing[f"only here: {n}"] += 1
+    for what, count in missing.most_common(40):
+        print(f"{count:5d} {what}")
+    if write:
+        SAVED.write_text("".join(lines))
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--write", action="store_true")
+    p.add_argument("--saved", action="store_true")
     options = p.parse_args()
     warnings.simplefilter("ignore")
-    rows = compared()
+    if options.saved:
+        return compare_saved(options.write)
+    rows = compared(names)
     if options.write:
         agreed = [
             f"{call} | {' '.join(got)}\n" for call, got, expected in rows if got == expected and any(got)

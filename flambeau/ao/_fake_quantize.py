@@ -262,10 +262,11 @@ class FixedQParamsFakeQuantize(FakeQuantize):
 
 
 class FusedMovingAvgObsFakeQuantize(FakeQuantize):
-    """`FakeQuantize` with an observer of moving averages.
+    """`FakeQuantize` with an observer of moving averages, whose scale and zero point are chosen as by PyTorch's fused kernel.
 
-    The scale is the observer's, which `convert` uses too.  PyTorch's fused kernel has another for symmetric weights, the larger of
-    |min| / 128 and |max| / 127, and converts by the observer's as well.
+    It differs from the observer's rule, which `convert` uses there and here, for symmetric weights (the scale is the larger of |min| / 128
+    and |max| / 127; what lies on one side of 0 alone is not taken as symmetric), for scales below 6.1e-5 and in how a zero point half-way
+    between integers is rounded.  They are chosen while `fake_quant_enabled`.
 
     Shape:
         input: any; the result has the same
@@ -292,6 +293,51 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
             raise AssertionError(
                 "Fused observer+fake_quant module only works with MovingAverageMinMaxObserver"
             )
+
+    def forward(self, X: Tensor) -> Tensor:
+        watched = self.activation_post_process
+        if self.observer_enabled[0] == 1:
+            watched(X.detach())
+        if self.fake_quant_enabled[0] != 1:
+            return X
+        low, high = watched.quant_min, watched.quant_max
+        symmetric = self.qscheme in (per_tensor_symmetric, per_channel_symmetric)
+        chosen = _chosen(watched.min_val, watched.max_val, low, high, symmetric)
+        for buffer, new in zip((self.scale, self.zero_point), chosen):
+            buffer.resize_(new.reshape(-1).shape).copy_(new.reshape(-1))
+        if self.is_per_channel:
+            return fake_quantize_per_channel_affine(X, self.scale, self.zero_point, self.ch_axis, low, high)
+        return fake_quantize_per_tensor_affine(X, self.scale, self.zero_point, low, high)
+
+
+_SMALLEST_SCALE = 6.0999998822808266e-05  # 6.1e-5 in float32
+
+
+def _chosen(least: Tensor, most: Tensor, low: int, high: int, symmetric: bool) -> tuple[Tensor, Tensor]:
+    """The scale and the zero point for numbers from `least` to `most`, by the rule of FBGEMM: the zero point is that of the end whose
+    rounding moves 0 less; those of what was never observed are those of zeros.
+    """
+    least, most = least.float().clamp(max=0.0), most.float().clamp(min=0.0)
+    steps, balanced = high - low, (least < 0) & (most > 0)
+    if symmetric:
+        under, over = -(steps // 2 + 1), steps // 2
+        largest = (least / under).abs().maximum((most / over).abs()).double()
+        least = (largest * under).float().where(balanced, least)
+        most = (largest * over).float().where(balanced, most)
+    least, most = least.double(), most.double()
+    scale = (most - least) / steps
+    nothing = (scale.float() == 0) | scale.float().reciprocal().isinf()
+    scale = scale.masked_fill(nothing, 0.1)
+    small = scale < _SMALLEST_SCALE
+    larger = _SMALLEST_SCALE / scale  # a range that is as much wider has that scale
+    least, most = ((end * larger).float().double().where(small, end) for end in (least, most))
+    scale = scale.masked_fill(small, _SMALLEST_SCALE).float().double()
+    below, above = low - least / scale, high - most / scale
+    nearer = abs(low) - (least / scale).abs() < abs(high) - (most / scale).abs()
+    zero_point = below.where(nearer, above)
+    if symmetric:
+        zero_point = zero_point.masked_fill(balanced, (low + high) / 2)
+    return scale.float(), zero_point.clamp(low, high).round().to(by_name["int32"])
 
 
 default_fixed_qparams_range_neg1to1_fake_quant = FixedQParamsFakeQuantize.with_args(

@@ -181,8 +181,6 @@ class UniformQuantizationObserverBase(ObserverBase):
             raise AssertionError(f"{name}: dtype must be one of {', '.join(_LIMITS)}, got {dtype}")
         if qscheme not in (*PER_TENSOR, *PER_CHANNEL):
             raise AssertionError(f"{name}: qscheme must be per tensor or per channel, got {qscheme}")
-        if reduce_range and qscheme in SYMMETRIC and dtype is quint8:
-            raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
         if reduce_range:
             warnings.warn(
                 "Please use quant_min and quant_max to specify the range for observers. reduce_range will be deprecated in a future "
@@ -281,6 +279,12 @@ def _shown(t: Tensor) -> Any:
     return t.item() if t.ndim == 0 else t
 
 
+def _check_reduced(dtype: Any, qscheme: Any, reduce_range: bool) -> None:
+    """NotImplementedError for what observers of least and largest numbers refuse; one of histograms takes it."""
+    if reduce_range and qscheme in SYMMETRIC and dtype is quint8:
+        raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
+
+
 class MinMaxObserver(UniformQuantizationObserverBase):
     """The least and the largest number of all tensors that went through.
 
@@ -316,6 +320,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         name = type(self).__name__
         if qscheme not in PER_TENSOR:
             raise NotImplementedError(f"{name}: qscheme must be per tensor, got {qscheme}")
+        _check_reduced(dtype, qscheme, reduce_range)
         super().__init__(
             dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic, **kwargs
         )
@@ -423,6 +428,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
             raise NotImplementedError(f"{name}: qscheme must be per channel, got {qscheme}")
         if is_dynamic:
             raise NotImplementedError(f"{name} doesn't support dynamic quantization")
+        _check_reduced(dtype, qscheme, reduce_range)
         super().__init__(
             dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic, **kwargs
         )

@@ -95,6 +95,7 @@ cdef struct Addresses:              # of the extension; these differ from platfo
     status_t (*EnqueueMemFill)(handle_t, void*, const void*, size_t, size_t, uint32_t, const handle_t*, handle_t*) noexcept nogil
 
 cdef Calls cl
+cdef int graphics_processors = 0             # how many of them are
 cdef list usable_devices = None              # (platform, device) as numbers, once looked for
 
 
@@ -166,7 +167,7 @@ cdef uint64_t number_of(handle_t device, uint32_t what) noexcept:
 
 cdef list look_for_devices():
     """Those that can be used, graphics processors first."""
-    global usable_devices
+    global usable_devices, graphics_processors
     cdef handle_t platforms[MOST_PLATFORMS]
     cdef handle_t devices[MOST_DEVICES]
     cdef uint32_t n = 0, m = 0, i, k
@@ -186,6 +187,7 @@ cdef list look_for_devices():
                     graphics = bool(number_of(devices[k], DEVICE_TYPE) & DEVICE_TYPE_GPU)
                     usable.append((not graphics, <uintptr_t>platforms[i], <uintptr_t>devices[k]))
     usable.sort(key=lambda one: one[0])
+    graphics_processors = sum([not one[0] for one in usable])
     usable_devices = [one[1:] for one in usable]
     return usable_devices
 
@@ -193,6 +195,12 @@ cdef list look_for_devices():
 def count() -> int:
     """How many OpenCL devices can be used; 0 without a driver."""
     return len(look_for_devices())
+
+
+def count_accelerators() -> int:
+    """How many of them are graphics processors."""
+    look_for_devices()
+    return graphics_processors
 
 
 # --- a device ------------------------------
@@ -457,7 +465,7 @@ def make(index: int) -> Device:
     return OpenCL("opencl", index)
 
 
-register("opencl", count, make)
+register("opencl", count, make, count_accelerators)
 
 
 @cython.binding(False)

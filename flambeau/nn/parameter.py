@@ -20,33 +20,45 @@ __all__ = [
 ]
 
 
-def _own(data: Tensor, name: str) -> Tensor:
-    """The data, unless it is that of other tensors."""
-    if data._is_wrapper or data.layout is not strided:
-        raise TypeError(
-            f"{name}(): masked, nested and sparse tensors cannot be one; make one of their elements (values(), get_data())"
+def _made(cls: Any, data: Tensor, requires_grad: bool) -> Any:
+    """A `cls` that shares the data's elements; where these are of a class of a program's, one of that class, which a mark makes a `cls`."""
+    name = cls.__name__
+    if not is_wrapping(data):
+        if data._is_wrapper or data.layout is not strided:
+            raise TypeError(
+                f"{name}(): masked, nested and sparse tensors cannot be one; make one of their elements (values(), get_data())"
+            )
+        if type(data) in (Tensor, Parameter, Buffer):
+            return Tensor._make_subclass(cls, data, requires_grad)
+    made = data.detach().requires_grad_(requires_grad)
+    if type(made) is not type(data):
+        raise RuntimeError(
+            f"Creating a {name} from an instance of type {type(data).__name__} requires that detach() returns an instance of "
+            f"the same type, but return type {type(made).__name__} was found instead"
         )
-    return data
+    return made
 
 
-class _OfWrappers(type(Protocol)):  # type: ignore[misc]
-    """A wrapper subclass stays of its class as a parameter, and is one.  Derived from the class of protocols, so that classes may be
-    both.
+class _Marked(type(Protocol)):  # type: ignore[misc]
+    """A tensor of a program's class stays of that class as a parameter or a buffer, and is one.  Derived from the class of protocols, so
+    that classes may be both.
     """
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return type.__instancecheck__(cls, instance) or (
-            cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
-        )
+        if type.__instancecheck__(cls, instance):
+            return True
+        mark = "_is_param" if cls is Parameter else "_is_buffer" if cls is Buffer else None
+        return mark is not None and isinstance(instance, Tensor) and getattr(instance, mark, False)
 
     __subclasscheck__ = type.__subclasscheck__
 
 
-class Parameter(Tensor, metaclass=_OfWrappers):
+class Parameter(Tensor, metaclass=_Marked):
     """A tensor that is trained: assigned to a `Module` it appears in `module.parameters()`.
 
     It shares the memory of `data` and is a leaf of the graph. What operations return for a Parameter are
-    plain tensors. `requires_grad` does not depend on `flambeau.no_grad()`.
+    plain tensors. `requires_grad` does not depend on `flambeau.no_grad()`. Of data of a class derived from Tensor it stays of that
+    class, and `isinstance(…, Parameter)` says True.
 
     Args:
         data: a Tensor of any shape; an empty float tensor by default.
@@ -54,7 +66,8 @@ class Parameter(Tensor, metaclass=_OfWrappers):
 
     Raises:
         AttributeError: `data` is no tensor.
-        RuntimeError: `requires_grad` with an integer or bool tensor.
+        RuntimeError: `requires_grad` with an integer or bool tensor; data of a class whose `detach()` gives another.
+        TypeError: data that is masked, nested or sparse.
 
     >>> import flambeau
     >>> flambeau.nn.Parameter(flambeau.ones(2))
@@ -69,16 +82,10 @@ class Parameter(Tensor, metaclass=_OfWrappers):
             data = empty(0)
         elif not isinstance(data, Tensor):
             raise AttributeError(f"Parameter(): argument 'data' must be a Tensor, not {type(data).__name__}")
-        if is_wrapping(data):
-            wrapper = data.detach().requires_grad_(requires_grad)
-            if type(wrapper) is not type(data):
-                raise RuntimeError(
-                    f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance of "
-                    f"the same type, but return type {type(wrapper).__name__} was found instead"
-                )
-            wrapper._is_param = True  # type: ignore[union-attr]
-            return wrapper  # type: ignore[return-value]
-        return Tensor._make_subclass(cls, _own(data, "Parameter"), requires_grad)
+        made = _made(cls, data, requires_grad)
+        if type(made) is not cls:
+            made._is_param = True
+        return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
@@ -98,9 +105,9 @@ def _rebuild(cls: type[Parameter], data: Tensor, requires_grad: bool, state: dic
     return parameter
 
 
-class Buffer(Tensor):
+class Buffer(Tensor, metaclass=_Marked):
     """A tensor that belongs to a `Module`'s state but is not trained: assigned to a Module it is registered
-    as a buffer.
+    as a buffer.  Of data of a class derived from Tensor it stays of that class, and `isinstance(…, Buffer)` says True.
 
     Args:
         data: a Tensor of any shape and dtype, whose memory and `requires_grad` the buffer shares; an empty
@@ -125,7 +132,9 @@ class Buffer(Tensor):
             data = empty(0)
         elif not isinstance(data, Tensor):
             raise AttributeError(f"Buffer(): argument 'data' must be a Tensor, not {type(data).__name__}")
-        buffer = Tensor._make_subclass(cls, _own(data, "Buffer"), data.requires_grad)
+        buffer = _made(cls, data, data.requires_grad)
+        if type(buffer) is not cls:
+            buffer._is_buffer = True
         buffer.persistent = persistent
         return buffer
 
@@ -335,7 +344,9 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[mis
 
 @classmethod  # type: ignore[misc]
 def _torch_function(cls: Any, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-    if func.__name__ not in cls._allowed_methods:
+    if (
+        func.__name__ not in cls._allowed_methods and func.__name__ != "__get__"
+    ):  # an attribute's, such as `data`
         raise _used(cls, func.__name__)
     result = _disabled_torch_function_impl(func, types, args, kwargs)
     if isinstance(result, Tensor) and result is not args[0]:

@@ -14,6 +14,7 @@ import sys
 
 import numpy as np
 import pytest
+from flambeau.core.base.device import accelerator_type
 from flambeau.core.base.memory import memory_stats
 
 import flambeau as torch
@@ -169,7 +170,9 @@ def test_copies_and_pickles_are_independent():
     pair = copy.deepcopy([x, x[1:], x.untyped_storage()])
     pair[0][1] = 7
     assert pair[1][0] == 7 and pair[2] is pair[0].untyped_storage() and x[1] == 1
-    assert s.cpu() is s and s.pin_memory().tolist() == s.tolist() and not s.is_pinned()
+    assert s.cpu() is s and not s.is_pinned()
+    if accelerator_type() is not None:
+        assert s.pin_memory().tolist() == s.tolist()
 
 
 # --- another size ------------------------------

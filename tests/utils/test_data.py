@@ -468,7 +468,7 @@ class Parcel:
 
 
 def test_pinned_memory_without_an_accelerator_is_a_warning(monkeypatch):
-    monkeypatch.setattr("flambeau.utils.data._utils.passes.device_count", lambda kind: 0)
+    monkeypatch.setattr("flambeau.utils.data._utils.passes.accelerator_type", lambda: None)
     loader = data.DataLoader(dataset(), batch_size=5, pin_memory=True, pin_memory_device="cuda")
     with pytest.warns(UserWarning, match="no accelerator is found"):
         batches = list(loader)
@@ -476,7 +476,7 @@ def test_pinned_memory_without_an_accelerator_is_a_warning(monkeypatch):
 
 
 def test_pinned_batches(monkeypatch):
-    monkeypatch.setattr("flambeau.utils.data._utils.passes.device_count", lambda kind: int(kind == "cuda"))
+    monkeypatch.setattr("flambeau.utils.data._utils.passes.accelerator_type", lambda: "cuda")
     monkeypatch.setattr(flambeau.Tensor, "pin_memory", lambda self: self + 100)
     for options in ({}, {"num_workers": 1}, {"num_workers": 1, "worker_type": "thread"}):
         pinned = list(data.DataLoader([{"a": (1, "x"), "b": 2.0}], pin_memory=True, **options))

@@ -275,7 +275,7 @@ class Pinned:
 @BOTH
 @pytest.mark.parametrize("persistent", [False, True])
 def test_batches_are_pinned_by_a_thread(worker_type, persistent, monkeypatch):
-    monkeypatch.setattr("flambeau.utils.data._utils.passes.device_count", lambda kind: 1)
+    monkeypatch.setattr("flambeau.utils.data._utils.passes.accelerator_type", lambda: "cuda")
     loader = DataLoader(
         Samples(6, Pinned),
         batch_size=None,

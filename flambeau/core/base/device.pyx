@@ -352,17 +352,19 @@ cdef Device the_blank = Blank("meta", 0)
 # --- which there are ------------------------------
 cdef dict makers = {}          # type -> function of an index that makes the Device, or raises RuntimeError
 cdef dict counters = {}        # type -> function that says how many there are, 0 without a driver
+cdef dict separate = {}        # type -> function that says how many of these are accelerators
 cdef dict drivers = {}         # type -> the module that registers it, imported when a device of that type is first looked for
 cdef dict opened = {}          # (type, index) -> Device
 cdef object current = threading.local()  # type -> index of the one that a device without an index means in this thread
 cdef bint forked = False
 
 
-def register(str type, count, make) -> None:
+def register(str type, count, make, accelerators=None) -> None:
     """Make a type of device known: `count()` says how many there are (fast, 0 without a driver, no error),
-    `make(index)` opens one, and raises RuntimeError where it cannot.
+    `make(index)` opens one, and raises RuntimeError where it cannot.  `accelerators()` says how many of them, which come first, are
+    not the host's processor itself: by default all.
     """
-    makers[type], counters[type] = make, count
+    makers[type], counters[type], separate[type] = make, count, accelerators or count
 
 
 def register_driver(str type, str module) -> None:
@@ -452,8 +454,16 @@ cdef Device device_for(object value, str who):
         raise type(e)(f"{who}(): {e}") from None
 
 
+def accelerator_type():
+    """The first type of which there is an accelerator, a device that is not the host's processor itself; None where there is none."""
+    for type in {**drivers, **makers}:
+        if is_known(type) and separate[type]():
+            return type
+    return None
+
+
 cdef str first_type():
-    """The type of accelerator that a bare number means: the first of which there is one."""
+    """The type of device that a bare number means: the first of which there is one."""
     for type in {**drivers, **makers}:
         if device_count(type):
             return type

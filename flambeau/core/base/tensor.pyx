@@ -899,6 +899,8 @@ cdef class TensorBase:
             return (<object>self).detach()
         cdef TensorBase t = alias(self, self.rank, self.sizes, self.strides, self.offset)
         t.silent = True
+        if runtime.interceptors and (<PyObject*>self).ob_type != TENSOR:
+            return callbacks["data as its class"](self, t)
         return t
 
     @data.setter
@@ -945,7 +947,7 @@ cdef class TensorBase:
             source = callbacks["shared"](self)
         t._take(source)
         t.requires, t.fn, t.output_number, t.base = source.requires, source.fn, source.output_number, source.base
-        t.fn_version, t.made = source.fn_version, source.made
+        t.fn_version, t.made, t.silent = source.fn_version, source.made, source.silent
         return t
 
     # Python's protocols

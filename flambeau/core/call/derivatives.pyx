@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, size_from
 from ..base.tensor cimport OP_ADD, TensorBase, operator_for, runtime, same_shape
-from ..tape.nodes cimport Node
+from ..tape.nodes cimport NOT_KEPT, Node
 from ..tape.saved cimport Slot, clear_slot, refuse_freed, save_tensor, unpack_tensor
 from ..tape.inplace cimport after_write, before_write, rebase
 from ..tape.history cimport attach
@@ -13,7 +13,8 @@ from .interceptors cimport note_copy
 from .kernels cimport MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, Operand
 from .destination cimport NEW
 from .pointwise cimport PointwiseOp, copied, run, sum_to, tape_writer
-from ..base.labels import backward_name
+from ..base.callbacks import callbacks
+from ..base.labels import backward_name, saved_name
 cimport cython
 
 
@@ -21,6 +22,11 @@ MOST_OPERANDS, MOST_RESULTS = MAX_OPERANDS, MAX_OUTPUTS
 
 cdef enum:
     MAX_SOURCES = MAX_OPERANDS + 2 * MAX_OUTPUTS
+
+cdef enum:                    # where a node keeps what is no tensor, from there on
+    NUMBER = 1000
+    PARAMETER = 2000
+    CONSTANT = 3000
 
 
 cdef class Derivation:
@@ -181,6 +187,57 @@ cdef class PointwiseNode(Node):
         for k in range(self.slots):
             clear_slot(&self.slot[k])
 
+    cdef str read_name(self, Derivation how, int k):
+        """What stands behind a derivation's operand, "" for a gradient."""
+        cdef int number = how.numbers[k]
+        if how.kinds[k] == 0:
+            return ""
+        if how.kinds[k] == 1:
+            return saved_name(self.op.names[number], number == 0)
+        return "result" if self.op.outputs == 1 else f"result{number}"
+
+    cdef dict kept(self):
+        cdef dict result = {}
+        cdef Derivation every = all_derivation(self)
+        cdef int k, j, slot = 0
+        for k in range(every.count):
+            result[self.read_name(every, k)] = NOT_KEPT
+        for _, _, numbers, _ in every.summands or ((None, None, [every.params[j] for j in range(0 if every.op is None else every.op.params)], 0),):
+            for j in numbers:
+                result[self.op.names[self.op.operands + j]] = PARAMETER + j
+        for k in range(self.how.count):
+            if self.how.kinds[k] == 0:
+                continue
+            if self.numbers_ != NULL and self.numbers_[k].category >= 0:
+                result[self.read_name(self.how, k)] = NUMBER + k
+            else:
+                result[self.read_name(self.how, k)] = slot
+                slot += 1
+        result.pop("", None)
+        for name in self.constants():
+            result[name] = CONSTANT
+        return result
+
+    cdef dict constants(self):
+        """Numbers that PyTorch's operation is given where this one is for them alone."""
+        return {} if self.op.entry is None else self.op.entry.details.get("constants", {})
+
+    cdef object kept_value(self, str name, int place):
+        if place < NUMBER:
+            return unpack_tensor(&self.slot[place], self)
+        if place == CONSTANT:
+            return self.constants()[name]
+        if place >= PARAMETER:
+            return self.params[place - PARAMETER]
+        if name not in ("self", "other"):
+            return number_of(&self.numbers_[place - NUMBER])
+        if self.released:
+            refuse_freed()
+        return callbacks["as_tensor"](number_of(&self.numbers_[place - NUMBER]))
+
+    cdef void* kept_slot(self, int place):
+        return &self.slot[place] if place < NUMBER else NULL
+
     def __dealloc__(self):
         cdef int k
         for k in range(self.slots):
@@ -190,6 +247,32 @@ cdef class PointwiseNode(Node):
         self.slots = 0
         free(self.numbers_)
         free(self.params)
+
+
+cdef Derivation all_derivation(PointwiseNode node):
+    """The derivation where every operand wants a gradient that can have one."""
+    cdef PointwiseOp op = node.op
+    cdef int mask = 0, k
+    for key, how in op.derivations.items():
+        if how is node.how:
+            mask = <int>key & ~0xFFFF
+    for k in range(op.operands):
+        if op.names[k] not in op.declaration.raw:
+            mask |= 1 << k
+    known = op.derivations.get(mask)
+    if known is None:
+        known = op.derivations[mask] = op.declaration.derivation(mask & 0xFFFF, mask >> 16)
+    return <Derivation>known
+
+
+cdef object number_of(const Operand* operand):
+    """A number among the operands as Python's."""
+    if operand.category == 3:
+        return complex(operand.real, operand.imag)
+    if operand.category == 2:
+        return operand.real
+    return (bool(operand.whole) if operand.category == 0 else
+            int(operand.real) if operand.whole < 0 < operand.real else operand.whole)
 
 
 cdef list by_summands(Derivation how, Operand* sources, double* given):
@@ -224,13 +307,8 @@ cdef object call_op(PointwiseOp op, Operand* operands, double* params):
     for k in range(op.operands):
         if operands[k].tensor != NULL:
             args.append(<object>operands[k].tensor)
-        elif operands[k].category == 3:
-            args.append(complex(operands[k].real, operands[k].imag))
-        elif operands[k].category == 2:
-            args.append(operands[k].real)
         else:
-            args.append(bool(operands[k].whole) if operands[k].category == 0 else
-                        int(operands[k].real) if operands[k].whole < 0 < operands[k].real else operands[k].whole)
+            args.append(number_of(&operands[k]))
     for k in range(op.params):
         args.append(params[k])
     return op(*args)

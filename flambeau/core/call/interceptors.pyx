@@ -13,6 +13,7 @@ sees them cast.
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
+from ..base.callbacks import set_callback
 from ..base.profiling cimport OPERATION, begin, end, note_call, profiling
 from ..base.tensor cimport TensorBase, runtime
 from ..tape.engine import current_pass
@@ -345,6 +346,19 @@ def torch_function(cls, func, types, args=(), kwargs=None):
         if not issubclass(cls, other):
             return NotImplemented
     return converted(without_overrides(func, args, kwargs), cls)
+
+
+def data_as_its_class(TensorBase t, TensorBase data):
+    """`t.data`, which without overrides is `data`, as t's class answers it; those that stand for other tensors never do."""
+    cdef object cls = type(t)
+    if flambeau_thread.overrides_off or not has_override(cls) or getattr(cls, "_overrides_while_alive", False):
+        return data
+    if getattr(cls.__torch_function__, "__func__", None) is torch_function:
+        return data.as_subclass(cls)
+    return call_overrides(TensorBase.data.__get__, [t], (t,), {})
+
+
+set_callback("data as its class", data_as_its_class)
 
 
 # --- dispatch while there are observers ------------------------------

@@ -16,7 +16,7 @@ An operation whose results have no names has any number of them, and its formula
 """
 from cpython.object cimport PyObject
 from ..base.tensor cimport TensorBase
-from ..base.labels import backward_name
+from ..base.labels import backward_name, saved_name
 from ..base.parameters import described
 from ..base.dtypes cimport dtype_of
 from ..tape.formulas cimport BEFORE, DTYPE, GRAD, GRADS, NEEDS, RESULT, Rule, SHAPE, record_leaf
@@ -132,7 +132,25 @@ cdef class LeafOp(FunctionOp):
             else:
                 raise TypeError(f"{self.name}: its derivative reads '{n}', which is no argument, result or gradient: arguments are "
                                 f"{', '.join(names)}, results {', '.join(self.results)}")
-        return Rule(formula, label or self.label or backward_name(self.name), tuple(sources), tuple(outputs))
+        return Rule(formula, label or self.label or backward_name(self.name), tuple(sources), tuple(outputs), self.saved_names(reads, sources))
+
+    cdef tuple saved_names(self, list reads, list sources):
+        """What a node calls what its formula reads; None for gradients, and for what is no argument or result."""
+        cdef list result = []
+        # PyTorch's layers, those operations that take a bias, call their input so
+        cdef bint layer = "bias" in (<Signature>self.signature).names
+        for n, source in zip(reads, sources):
+            if source < 0 or source == BEFORE:
+                result.append(None)
+            elif source >= SHAPE:
+                n = n.partition("_")[2]
+                n = n if layer else saved_name(n, source % RESULT == 0)
+                result.append(f"{n}_{'sym_sizes' if source < DTYPE else 'scalar_type'}")
+            elif source >= RESULT:
+                result.append(n)
+            else:
+                result.append(n if layer else saved_name(n, source == 0))
+        return tuple(result)
 
     cdef object given(self, PyObject** bound, int k):
         """An argument, or the default."""

@@ -9,6 +9,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject
 from ..base.device cimport Device, Arguments, Grid, MAX_ARGUMENTS, device_for, is_forked
+from ..base.device import accelerator_type
 from ..base.dtypes cimport dtype_of
 from ..base.memory import storage_from_address
 from ..base.callbacks import callbacks
@@ -454,7 +455,8 @@ def pin_memory(TensorBase input not None, device=None) -> TensorBase:
     """The tensor in page-locked memory of the host, from where `to(device, non_blocking=True)` copies beside the host's work;
     itself where it is there already.
 
-    RuntimeError for a tensor on a device, and where there is no accelerator.
+    RuntimeError for a tensor on a device, and where there is no accelerator; a device that is the processor itself, as OpenCL's may
+    be, has to be named.
 
     >>> import flambeau
     >>> if flambeau.cuda.is_available():
@@ -465,7 +467,11 @@ def pin_memory(TensorBase input not None, device=None) -> TensorBase:
         raise RuntimeError(f"pin_memory(): cannot pin memory of {input.device}: only tensors on the CPU can be pinned")
     if isinstance(input.storage.owner, Pinned):
         return input
-    result = device_for(0 if device is None else device, "pin_memory")
+    if device is None:
+        device = accelerator_type()
+        if device is None:
+            raise RuntimeError("pin_memory(): Cannot access accelerator device when none is available.")
+    result = device_for(device, "pin_memory")
     if result is None:
         raise RuntimeError("pin_memory(): memory is pinned for an accelerator, not for the CPU")
     if wants_grad(input):

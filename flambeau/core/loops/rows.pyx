@@ -33,7 +33,7 @@ from ..call.layout cimport align, broadcast
 from ..call.function import FunctionOp
 from ..call.signature cimport BOOL, DTYPE, MAX_BOUND, NOTHING, TENSOR, Signature
 from ..base.parallel cimport parallel_interruptible, num_threads
-from ..base.labels import backward_name
+from ..base.labels import SECOND_WITH_DIM, backward_name, saved_name
 from libc.stdlib cimport calloc, free, malloc
 
 cdef extern from "Python.h":
@@ -824,7 +824,7 @@ cdef int record_rows(RowOp op, tuple tensors, list results, int* dims, int ndims
     node.label = op.label or backward_name(op.name, not keepdim and (sizes is None or ndims == len(sizes)))
     node.formula = op.formula if op.formula is not None else underived(op.name)
     node.extra = (sizes, tuple([dims[k] for k in range(ndims)]), keepdim) + tuple([params[k] for k in range(op.params)])
-    node.outputs, node.declared = op.outputs, True
+    node.operation, node.outputs, node.declared = op, op.outputs, True
     node.set_edges(op.inputs)
     for k in range(op.inputs):
         node.connect(k, <TensorBase>tensors[k])
@@ -883,6 +883,25 @@ cdef class RowOp(Op):
     def set_formula(self, tuple saved, formula):
         """How gradients are computed, and what they read."""
         self.saved, self.formula = saved, formula
+
+    @property
+    def one_dim(self) -> bool:
+        """Whether it goes along one dimension alone, which a node that is asked for it tells as a number."""
+        return not self.reduces or self.names is not None
+
+    def saved_names(self, str label) -> list:
+        """What a node of that label calls what it has saved, in order; None for what the formula does not read."""
+        cdef list result = []
+        reads = self.reads if hasattr(self, "reads") else ()
+        whole = self.name in SECOND_WITH_DIM and label == backward_name(self.name)
+        for kind, number in self.saved:
+            if kind == 1:
+                result.append(saved_name(self.declaration.inputs[number], number == 0))
+            else:
+                result.append("result" if self.outputs == 1 else self.names._fields[number] if self.names is not None else f"result{number}")
+        result.append("self_sym_sizes" if "sizes" in reads else None)
+        result += [n if given in reads and not whole else None for given, n in (("dims", "dim"), ("keepdim", "keepdim"))]
+        return result + [n if n in reads else None for n in self.declaration.params]
 
     def over(self, tuple tensors, dim=None, keepdim=False, dtype=None, params=(), out=None):
         """The operation on tensors that broadcast to one shape, along `dim` (None: all dimensions)."""

@@ -7,6 +7,7 @@ from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, as_dtype, size_from
 from ..base.dtypes import cpu_device as _cpu_device
 from ..base.device cimport Device, default_place, device_for, placing
+from ..base.device import accelerator_type
 from ..base import display
 from ..base.formats import layout, memory_format, strided
 from ..base.tensor cimport TensorBase, MAX_DIMS, as_int, as_size, new_tensor_on, new_strided_on
@@ -112,6 +113,12 @@ cdef int read_options(Factory op, PyObject** bound, Options* o) except -1:
     for k in range(op.own, op.signature.total):
         if bound[k] != NULL:
             read_option(op.name, op.signature.names[k], <object>bound[k], o)
+    if o.pinned:
+        if o.device != NULL and (<Device>o.device).blank:
+            o.pinned = False
+        elif accelerator_type() is None:
+            raise RuntimeError(f"{op.name}(): pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator "
+                               "is available on this system.")
     return 0
 
 

@@ -94,6 +94,12 @@ cdef class JoinNode(GeometryNode):
                 result.append(cut(g, slice_cut, arguments, "SliceBackward0"))
         return result
 
+    cdef dict kept(self):
+        return {"dim": 0}
+
+    cdef object kept_value(self, str name, int place):
+        return self.dim
+
     def described(self) -> tuple:
         """"join", whether along a new dimension, the dimension, and for each input where along it and how long, None where it has none."""
         return "join", self.new, self.dim, [None if self.targets[k] == NULL else self.parts[k] for k in range(self.edges)]

@@ -5,6 +5,7 @@ from .saved cimport Slot
 
 cdef class FormulaNode(Node):
     cdef object formula
+    cdef object operation     # of a reduction or a row function, which knows what it saves; else the formula's parameters tell
     cdef str label
     cdef int slots
     cdef Slot* slot
@@ -18,6 +19,7 @@ cdef class Rule:
     cdef readonly str label
     cdef readonly tuple sources   # for each parameter of the formula: GRAD, GRADS, NEEDS, or what `record_leaf` is given for it
     cdef readonly tuple outputs   # which results have gradients
+    cdef readonly tuple names     # what the parameters are, as PyTorch calls them; None for what it would not show
 
 cdef enum:
     GRAD = -1                 # the gradient of the one result that has one; GRAD - k that of the k-th of several
@@ -35,5 +37,6 @@ cdef class LeafNode(Node):
     cdef tuple values         # what the formula's parameters are given; None for a tensor that is saved, which has a slot
     cdef int slots
     cdef Slot* slot
+    cdef int first_slot(self, int place)
 
 cdef int record_leaf(Rule rule, list inputs, tuple results, list values, TensorBase written) except -1

@@ -8,6 +8,8 @@ from .history cimport attach, drop_base
 from .saved cimport Slot, clear_slot, save_tensor, unpack_tensor
 from .inplace cimport after_write, before_write, rebase
 from ..base.callbacks import callbacks
+from ..base.labels import saved_name
+from ..base.parameters import described
 cimport cython
 
 
@@ -46,6 +48,26 @@ cdef class FormulaNode(Node):
         cdef int k
         for k in range(self.slots):
             clear_slot(&self.slot[k])
+
+    cdef dict kept(self):
+        if self.operation is not None:
+            names = self.operation.saved_names(self.label)
+        else:
+            try:
+                names = [saved_name(n, True) for n, _, _, _ in described(self.formula)][1:]
+            except (TypeError, ValueError):
+                return {}
+            names = ["result" if n == "out" else n for n in names]
+        return {names[k]: k for k in range(min(len(names), self.slots + len(self.extra))) if names[k] is not None}
+
+    cdef object kept_value(self, str name, int place):
+        if place < self.slots:
+            return unpack_tensor(&self.slot[place], self)
+        value = self.extra[place - self.slots]
+        return value[0] if name == "dim" and self.operation is not None and self.operation.one_dim else value
+
+    cdef void* kept_slot(self, int place):
+        return &self.slot[place] if place < self.slots else NULL
 
     def __dealloc__(self):
         cdef int k
@@ -113,8 +135,8 @@ def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extr
 cdef class Rule:
     """The derivative of a leaf operation: `formula`, and what its parameters are."""
 
-    def __init__(self, formula, str label, tuple sources, tuple outputs):
-        self.formula, self.label, self.sources, self.outputs = formula, label, sources, outputs
+    def __init__(self, formula, str label, tuple sources, tuple outputs, tuple names=()):
+        self.formula, self.label, self.sources, self.outputs, self.names = formula, label, sources, outputs, names
 
 
 @cython.binding(False)
@@ -161,6 +183,39 @@ cdef class LeafNode(Node):
         cdef int k
         for k in range(self.slots):
             clear_slot(&self.slot[k])
+
+    cdef dict kept(self):
+        cdef int k
+        return {self.rule.names[k]: k for k in range(<int>len(self.rule.names)) if self.rule.names[k] is not None}
+
+    cdef int first_slot(self, int place):
+        """The slot of what the formula's parameter at that place is given, or of its first tensor."""
+        cdef int k, slot = 0
+        for k in range(place):
+            value = self.values[k]
+            if value is SAVED:
+                slot += 1
+            elif isinstance(value, Several):
+                slot += sum([item is SAVED for item in (<Several>value).items])
+        return slot
+
+    cdef object kept_value(self, str name, int place):
+        cdef int slot = self.first_slot(place)
+        value = self.values[place]
+        if value is SAVED:
+            return unpack_tensor(&self.slot[slot], self)
+        if isinstance(value, Several):
+            result = []
+            for item in (<Several>value).items:
+                if item is SAVED:
+                    item = unpack_tensor(&self.slot[slot], self)
+                    slot += 1
+                result.append(item)
+            return tuple(result)
+        return value
+
+    cdef void* kept_slot(self, int place):
+        return &self.slot[self.first_slot(place)] if self.values[place] is SAVED else NULL
 
     def __dealloc__(self):
         cdef int k

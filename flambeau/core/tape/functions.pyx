@@ -5,12 +5,13 @@ from ..base.dtypes cimport dtype_of, CATEGORY, size_from
 from ..base.callbacks import callbacks
 from ..base.tensor cimport IN_FUNCTION, TensorBase, alias, runtime
 from .modes cimport autocast_on, casting, set_casting, wants_grad
-from .nodes cimport Node
+from .nodes cimport NOT_KEPT, Node
 from .gradients cimport summed
 from .engine import set_own_code
 from .forward cimport pushed_level
 from .history cimport attach, drop_base
 from .saved cimport Slot, clear_slot, save_tensor, unpack_tensor
+from .saved import SavedTensor
 from .inplace cimport rebase
 cimport cython
 
@@ -66,6 +67,19 @@ cdef class FunctionNode(Node):
     def saved_tensors(self):
         """What `save_for_backward` saved."""
         return self.saved()
+
+    @property
+    def _raw_saved_tensors(self):
+        """What `save_for_backward` saved, before it is unpacked."""
+        cdef int k, slot = 0
+        result = []
+        for k in range(self.ahead):
+            result.append(SavedTensor(self, NOT_KEPT if self.absent[k] else slot))
+            slot += not self.absent[k]
+        return tuple(result)
+
+    cdef void* kept_slot(self, int place):
+        return &self.slot[place]
 
     def __getattr__(self, key):
         return getattr(self.context, key)

@@ -66,6 +66,15 @@ os.register_at_fork(after_in_child=forget_draining)
 
 
 # --- nodes ------------------------------
+cdef object saved_tensor = None       # makes what `_raw_saved_…` gives, of a node and a place
+
+
+def set_saved_tensor(make) -> None:
+    """The class that stands for a saved tensor before it is unpacked."""
+    global saved_tensor
+    saved_tensor = make
+
+
 cdef uint64_t ages = 0
 profiling.ages = &ages
 cdef object place_recorder = None     # anomaly mode: called with each node that is made
@@ -147,6 +156,40 @@ cdef class Node:
 
     cdef void drop(self):
         """Let saved tensors go."""
+
+    # What programs see of what is saved
+    cdef dict kept(self):
+        """By PyTorch's names of what the derivative reads: a number that tells `kept_value` where it is, NOT_KEPT of a tensor that this
+        node did not need.
+        """
+        return {}
+
+    cdef object kept_value(self, str name, int place):
+        return None
+
+    cdef void* kept_slot(self, int place):
+        """Where a saved tensor stands; NULL for anything else."""
+        return NULL
+
+    def __getattr__(self, str key):
+        raw = key.startswith("_raw_saved_")
+        if raw or key.startswith("_saved_"):
+            name = key[11 if raw else 7:]
+            kept = self.kept()
+            place = kept.get(name)
+            if raw and place is not None and (place == NOT_KEPT or self.kept_slot(place) != NULL):
+                return saved_tensor(self, place)
+            if not raw and place is not None:
+                return None if place == NOT_KEPT else self.kept_value(name, place)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{key}'")
+
+    def __dir__(self):
+        cdef list result = list(object.__dir__(self))
+        for name, place in self.kept().items():
+            result.append(f"_saved_{name}")
+            if place == NOT_KEPT or self.kept_slot(place) != NULL:
+                result.append(f"_raw_saved_{name}")
+        return result
 
     def name(self) -> str:
         return type(self).__name__

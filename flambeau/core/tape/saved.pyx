@@ -9,7 +9,8 @@ from ..base import display
 from ..base.callbacks import callbacks
 from .anomaly cimport anomaly_enabled
 from .modes cimport grad_enabled, set_grad, wants_grad
-from .nodes cimport Node, identity_node, swapped_error
+from .nodes cimport NOT_KEPT, Node, decref_deferred, identity_node, swapped_error
+from .nodes import set_saved_tensor
 from .forward cimport primal_in_push
 from .history cimport attach
 import threading
@@ -132,24 +133,30 @@ def refuse_saved_hooks(message):
 
 
 cdef Packed packed(TensorBase t, int output):
-    """t through the innermost pack hook, which sees it without history and may not write to it."""
+    """t through the innermost pack hook."""
+    pack, unpack = _saving.hooks[len(_saving.hooks) - 1]
+    return packed_by(t, output, pack, unpack)
+
+
+cdef Packed packed_by(TensorBase t, int output, object pack, object unpack):
+    """t through a pack hook, which sees it without history and may not write to it."""
     global flambeau_packing
     cdef Packed p = Packed.__new__(Packed)
     cdef TensorBase shown = alias(t, t.rank, t.sizes, t.strides, t.offset)
-    cdef bint before = grad_enabled()
+    cdef bint before = grad_enabled(), packing = flambeau_packing
     cdef uint64_t version = t.storage.version
     if output < 0 and wants_grad(t):
         p.source, p.number = t.grad_fn_now(), t.output_number
         if p.source is None:
             p.source = t
-    pack, p.unpack = _saving.hooks[len(_saving.hooks) - 1]
+    p.unpack = unpack
     set_grad(False)
     flambeau_packing = False
     try:
         p.content = pack(shown)
     finally:
         set_grad(before)
-        flambeau_packing = True
+        flambeau_packing = packing
     if t.storage.version != version:
         raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "
                            "not be modified by in-place operations as this can lead to unexpected side-effects.")
@@ -176,3 +183,38 @@ cdef TensorBase unpacked(Packed p, int output, Node node):
             raise swapped_error(f"{node.name()} needs a tensor")
         again.fn, again.output_number, again.requires = identity_node(<TensorBase>p.source), 0, True
     return again
+
+
+class SavedTensor:
+    """A tensor that a node has saved (`grad_fn._raw_saved_self`), before it is unpacked: `register_hooks` packs it now."""
+
+    def __init__(self, Node node not None, int place):
+        self._node, self._place = node, place
+
+    def register_hooks(self, pack_hook, unpack_hook) -> None:
+        """Keep what `pack_hook(tensor)` returns in the tensor's place; backward reads `unpack_hook` of that.
+
+        RuntimeError for a tensor that was not saved, was freed, has hooks or was overwritten.
+        """
+        cdef Node node = self._node
+        cdef Slot* slot = NULL if self._place == NOT_KEPT else <Slot*>node.kept_slot(self._place)
+        cdef Packed made
+        cdef TensorBase t
+        if slot == NULL:
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+        if slot.tensor == NULL:
+            raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the graph are "
+                               "freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward "
+                               "through the graph a second time or if you need to access saved variables after calling backward.")
+        if isinstance(<object>slot.tensor, Packed):
+            raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is "
+                               "allowed at a time.")
+        unpack_tensor(slot, node)
+        t = <TensorBase>slot.tensor
+        made = packed_by(t, slot.output, pack_hook, unpack_hook)
+        clear_slot(slot)
+        Py_INCREF(made)
+        slot.tensor = <PyObject*>made
+
+
+set_saved_tensor(SavedTensor)

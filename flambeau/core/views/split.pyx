@@ -46,6 +46,12 @@ cdef class SplitNode(GeometryNode):
                 return [joined(grads, self)]
         return [None]
 
+    cdef dict kept(self):
+        return {"dim": 0, "self_sym_sizes": 1}
+
+    cdef object kept_value(self, str name, int place):
+        return tuple(self.sizes) if place else self.dim
+
     def described(self) -> tuple:
         """"split", whether the dimension is dropped, the dimension, the lengths along it, and the sizes of the whole."""
         return "split", self.drop_dim, self.dim, self.lengths, tuple(self.sizes)

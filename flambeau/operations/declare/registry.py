@@ -222,6 +222,7 @@ def register(
     `sharding`: the rule of distributed tensors (`distributed/tensor/_rules.py`), where it is not that of its kind.  `partial`: the
     reduction by which what it makes of pieces becomes what it makes of the whole.  `linear`: a sum in these operands, the others as they
     are, gives a sum; "together", one in all of them does.
+    `constants`: of an operation for one value of an argument that PyTorch's has, that value by the argument's name, which nodes tell.
     `writes`: it writes to its first argument and returns it; that is what an underscore at the end of a name means in PyTorch, and it is
     read here alone.
     `dtypes`: which its tensors may have, indices and conditions apart, or those that it makes; a public one that does not say it takes

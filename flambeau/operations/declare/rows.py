@@ -166,6 +166,7 @@ class Rows:
             def call(*values):
                 return formula(*[values[p] for p in places])
 
+            op.reads = frozenset(wanted)
             op.set_formula(saved, formula if wanted == names else call)
             return formula
 
@@ -195,6 +196,7 @@ def _declare(
     domain=(-3.0, 3.0),
     fields=None,
     name=None,
+    registered=None,
     method=True,
     raw=(),
     per_row=(),
@@ -247,7 +249,7 @@ def _declare(
     op.derivative = declared.derivative_of(op)
     spots = places if places is not None else (own, *((f"Tensor.{own}",) if method else ()))
     register(
-        own,
+        registered or own,
         kind,
         op,
         places=tuple(spots) + tuple(also),

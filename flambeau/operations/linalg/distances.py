@@ -71,8 +71,7 @@ def _norm_gradient(grad: TensorBase, x: TensorBase, p: float) -> TensorBase:
         return x.sgn() * grad
     norm = vector_norm(x, p, -1, True)
     if p == math.inf:
-        most = x.abs() == norm
-        return x.sgn() * (grad / most.sum(-1, True)).where(most, 0.0)
+        return x.sgn() * grad.where(x.abs() == norm, 0.0)  # each of those that are largest gets the whole
     zero = norm == 0
     scaled = grad / norm.masked_fill(zero, math.inf)
     if p == 2:
@@ -115,7 +114,7 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
         zero = squares.detach() <= 0  # where the derivative is 0
         return squares.masked_fill(zero, 1.0).sqrt().masked_fill(zero, 0.0)
     count = math.prod(batch)
-    if a.numel() * b.shape[-2] <= BLOCK:
+    if a.numel() * b.shape[-2] <= BLOCK and p != math.inf:  # whose gradient is another than that of the norm
         return _norms(a, b, p)
     result = cdist_forward(a.reshape(count, *a.shape[-2:]), b.reshape(count, *b.shape[-2:]), p)
     return result.reshape(*batch, a.shape[-2], b.shape[-2])
@@ -144,5 +143,7 @@ def pdist(input: TensorBase, p: float = 2.0) -> TensorBase:
     if n > 1 and n * input.numel() > BLOCK:
         x = input.unsqueeze(0)
         return cat([cdist_forward(x[:, k : k + 1], x[:, k + 1 :], p)[0, 0] for k in range(n - 1)])
-    rows, columns = triu_indices(n, n, 1, device=input.device).unbind(0)
-    return vector_norm(input.index_select(0, rows) - input.index_select(0, columns), p, -1)
+    rows, columns = (input.index_select(0, i) for i in triu_indices(n, n, 1, device=input.device).unbind(0))
+    if p == math.inf:
+        return cdist_forward(rows.unsqueeze(1), columns.unsqueeze(1), p).flatten()
+    return vector_norm(rows - columns, p, -1)

@@ -20,9 +20,13 @@ from ..declare.registry import leaf, library
 
 
 @pointwise(places=("_fake_quantized",), results=2, dtypes=FLOATING, in_place=False, differentiable=False)
-def fake_quantized(input, scale, zero_point, *, low, high):
-    """(clamp(round(x / scale) + zero_point, low, high) - zero_point) · scale, and 1 where nothing was clamped, else 0."""
-    place = fn.rint(input * (1.0 / scale) + zero_point) + 0.0  # integers have no -0
+def fake_quantized(input, scale, zero_point, *, low, high, apart):
+    """(clamp(round(x / scale) + zero_point, low, high) - zero_point) · scale, and 1 where nothing was clamped, else 0.  With `apart` 0 in
+    place of 1 the zero point, which may be no integer then, is added before the sum is rounded.
+    """
+    place = (
+        fn.rint(input * (1.0 / scale) + zero_point * (1.0 - apart)) + zero_point * apart + 0.0
+    )  # integers have no -0
     # NaN becomes the least one, as it does where it is taken for a number of 32 bits.
     kept = fn.where(place >= low, fn.minimum(place, fn.like(place, high)), fn.like(place, low))
     inside = fn.where((place >= low) & (place <= high), fn.like(place, 1.0), fn.like(place, 0.0))
@@ -74,10 +78,10 @@ def scaled_sums(sums, factor, bias):
 
 
 def _with_mask(
-    input: TensorBase, scale: TensorBase, zero_point: TensorBase, low: int, high: int
+    input: TensorBase, scale: TensorBase, zero_point: TensorBase, low: int, high: int, whole: bool = True
 ) -> tuple[TensorBase, TensorBase]:
-    """The rounded numbers, and 1 where nothing was clamped, else 0."""
-    return fake_quantized(input, scale, zero_point, low=float(low), high=float(high))
+    """The rounded numbers, and 1 where nothing was clamped, else 0; `whole` says that zero points are integers."""
+    return fake_quantized(input, scale, zero_point, low=float(low), high=float(high), apart=float(whole))
 
 
 def _passed_on(grad: TensorBase, mask: TensorBase) -> TensorBase:
@@ -152,7 +156,8 @@ def fake_quantize_per_channel_affine(
 ) -> TensorBase:
     """`fake_quantize_per_tensor_affine` with a scale and a zero point, (C,), for each index of dimension `axis`.
 
-    (clamp(round(x / scale[c]) + zero_point[c], quant_min, quant_max) - zero_point[c]) · scale[c].
+    (clamp(round(x / scale[c]) + zero_point[c], quant_min, quant_max) - zero_point[c]) · scale[c]; floating-point zero points are added
+    before rounding.
 
     `zero_point` is int32, or floating-point. RuntimeError for other dtypes and shapes, and integer zero points out of
     range.
@@ -178,11 +183,12 @@ def fake_quantize_per_channel_affine(
                 f"{name}(): dimensions of scale and zero-point are not consistent with input tensor: expected `{what}` of shape "
                 f"{[channels]}, got {list(given.shape)}"
             )
-    if not zero_point.dtype.is_floating_point:  # those that are numbers may lie outside
+    whole = not zero_point.dtype.is_floating_point
+    if whole:  # those that are numbers may lie outside
         _range(name, zero_point, quant_min, quant_max)
     shape = [channels if d == axis % input.ndim else 1 for d in range(input.ndim)]
     scale, zero_point = (x.detach().to(input.dtype).reshape(shape) for x in (scale, zero_point))
-    return _PER_CHANNEL(input, scale, zero_point, quant_min, quant_max)[0]
+    return _PER_CHANNEL(input, scale, zero_point, quant_min, quant_max, whole)[0]
 
 
 # --- quantised tensors, which `ao` makes ------------------------------

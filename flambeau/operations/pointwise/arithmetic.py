@@ -303,7 +303,13 @@ def _(grad, out):
     return -(grad * (out * out))
 
 
-@pointwise(reference="numpy.square", dtypes=EVERY, autocast=("fallthrough", "float32"), label="PowBackward0")
+@pointwise(
+    reference="numpy.square",
+    dtypes=EVERY,
+    autocast=("fallthrough", "float32"),
+    label="PowBackward0",
+    constants={"exponent": 2},
+)
 def square(input):
     """input², element by element; int64 for bool.
 
@@ -336,7 +342,13 @@ def power(input, exponent):
     return result
 
 
-@pointwise(places=("_cube",), in_place=False, dtypes=FLOATING | COMPLEX, label="PowBackward0")
+@pointwise(
+    places=("_cube",),
+    in_place=False,
+    dtypes=FLOATING | COMPLEX,
+    label="PowBackward0",
+    constants={"exponent": 3},
+)
 def cube(input):
     """input³, element by element: rounded once where it is computed in a wider type."""
     return input * input * input
@@ -366,9 +378,14 @@ def rsqrt(input):
 
 # Powers that are cheaper than `power`.  Their derivatives read the input, as that of any power: sqrt, rsqrt and reciprocal
 # read the result, which a program may then not overwrite.
-def _power(name: str, value, slope) -> PointwiseOp:
+def _power(name: str, exponent: float, value, slope) -> PointwiseOp:
     op = pointwise(
-        name=name, places=(f"_{name}",), in_place=False, dtypes=FLOATING | COMPLEX, domain=(0.2, 3.0)
+        name=name,
+        places=(f"_{name}",),
+        in_place=False,
+        dtypes=FLOATING | COMPLEX,
+        domain=(0.2, 3.0),
+        constants={"exponent": exponent},
     )(value)
 
     @op.derivative
@@ -394,9 +411,9 @@ def _inverse_root(input):
     return fn.rsqrt(input)
 
 
-root = _power("root", _root, lambda x: 0.5 / fn.sqrt(x))
-inverse = _power("inverse", _inverse, lambda x: -1.0 / (x * x))
-inverse_root = _power("inverse_root", _inverse_root, lambda x: -0.5 * fn.rsqrt(x) / x)
+root = _power("root", 0.5, _root, lambda x: 0.5 / fn.sqrt(x))
+inverse = _power("inverse", -1, _inverse, lambda x: -1.0 / (x * x))
+inverse_root = _power("inverse_root", -0.5, _inverse_root, lambda x: -0.5 * fn.rsqrt(x) / x)
 
 
 # --- rounding: derivatives are zero ------------------------------

@@ -16,7 +16,7 @@ from ..declare.results import into, overwrite
 from ..declare.rows import reduction
 from ..moving.shaping import broadcast_tensors
 from ..pointwise.arithmetic import is_counted, mul
-from .reductions import amax, amin, restore, sum_
+from .reductions import max_of_all, min_of_all, restore, sum_
 
 
 def squared_length(x):
@@ -78,9 +78,9 @@ def vector_norm(x, ord=2, dim=None, keepdim: bool = False, *, dtype=None, out=No
     if ord == 2:
         result = norm2.over((x,), dim, keepdim)
     elif ord == math.inf:
-        result = amax(x.abs(), dim, keepdim)
+        result = max_of_all(x.abs(), dim, keepdim)
     elif ord == -math.inf:
-        result = amin(x.abs(), dim, keepdim)
+        result = min_of_all(x.abs(), dim, keepdim)
     elif ord == 0:
         result = sum_(is_counted(x), dim, keepdim)
     elif ord == 1:

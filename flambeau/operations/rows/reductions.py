@@ -8,6 +8,7 @@ import math
 
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
+from ...codegen.differentiate import flat
 from ...core.base.tensor import TensorBase
 from ...core.call.pointwise import set_sum_to
 from ...core.places.join import cat
@@ -16,7 +17,7 @@ from ..declare import checks
 from ..declare.dtype_groups import ALL
 from ..declare.examples import of_call
 from ..declare.half_types import in_float32
-from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC
+from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
 from ..declare.registry import leaf, library, register
 from ..declare.results import accepts_out, category, into, named_result
 from ..declare.rows import reduction, widened
@@ -141,6 +142,56 @@ def _shared(grad, input, out, sizes, dims, keepdim):
 amax.derivative(_shared)
 
 amin.derivative(_shared)
+
+
+@pointwise(places=("_stands_at",), dtypes=FLOATING, in_place=False)
+def stands_at(input, top):
+    """1 where input = top or both are NaN, else 0."""
+    same = (input == top) | ((input != input) & (top != top))
+    return fn.where(same, fn.like(input, 1.0), fn.like(input, 0.0))
+
+
+@stands_at.derivative
+def _(grad, input, top):
+    return flat(grad), flat(grad)
+
+
+@reduction(
+    places=("_max_of_all",),
+    name="max",
+    registered="max_of_all",
+    label="MaxBackward1",
+    empty="Expected reduction dim to have non-zero size.",
+    identity=-math.inf,
+    partial="max",
+)
+def max_of_all(input):
+    """max(input); equal ones share the gradient, and where it is NaN, those that are."""
+    return kn.max(input) if input.dtype != "bool" else kn.any(input)
+
+
+@reduction(
+    places=("_min_of_all",),
+    name="min",
+    registered="min_of_all",
+    label="MinBackward1",
+    empty="Expected reduction dim to have non-zero size.",
+    identity=math.inf,
+    partial="min",
+)
+def min_of_all(input):
+    """min(input); equal ones share the gradient, and where it is NaN, those that are."""
+    return kn.min(input) if input.dtype != "bool" else kn.all(input)
+
+
+def _shared_of_all(grad, input, out, sizes, dims, keepdim):
+    share = stands_at(input, restore(out, sizes, dims, keepdim))
+    return (restore(grad, sizes, dims, keepdim) * (share / share.sum(dims, True)),)
+
+
+max_of_all.derivative(_shared_of_all)
+
+min_of_all.derivative(_shared_of_all)
 
 
 @reduction(
@@ -380,8 +431,8 @@ _LARGEST, _SMALLEST = (
     "max(values=tensor([4, 3]), indices=tensor([1, 0]))",
     "min(values=tensor([1, 2]), indices=tensor([0, 1]))",
 )
-max = _extreme("max", _LARGEST, amax, maximum, max_with_index, -math.inf)  # type: ignore[has-type]  # noqa: A001
-min = _extreme("min", _SMALLEST, amin, minimum, min_with_index, math.inf)  # type: ignore[has-type]  # noqa: A001
+max = _extreme("max", _LARGEST, max_of_all, maximum, max_with_index, -math.inf)  # type: ignore[has-type]  # noqa: A001
+min = _extreme("min", _SMALLEST, min_of_all, minimum, min_with_index, math.inf)  # type: ignore[has-type]  # noqa: A001
 
 aminmax_result = named_result("aminmax", "min", "max")
 

@@ -23,9 +23,10 @@ from ...call.pointwise cimport copied, sum_to, wider
 from ...call.layout cimport fits
 from ...base.parallel cimport parallel_for
 from ...base.callbacks import callbacks
+from ...base.labels import saved_name
 from ...base.profiling cimport mark, note_work, profiling
 from ...tape.modes cimport grad_enabled, set_grad, wants_grad
-from ...tape.nodes cimport Node
+from ...tape.nodes cimport NOT_KEPT, Node
 from ...tape.history cimport attach
 from ...tape.saved cimport Slot, clear_slot, save_tensor, unpack_tensor
 from ...tape.inplace cimport rebase
@@ -354,6 +355,18 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
 
 
 # --- the tape ------------------------------
+cdef dict operands_of = {}        # a node's label -> names of the operands, by which it tells what it has saved
+
+
+def name_operands(str label, tuple names) -> None:
+    """Say what the operands of the operation are called whose nodes have that label."""
+    operands_of[label] = names
+
+
+cdef object number_of(const Scale* s):
+    return complex(s.real, s.imag) if s.imag else s.whole if s.real == s.whole else s.real
+
+
 cdef inline TensorBase conjugate(TensorBase t):
     return t if CATEGORY[t.code] != 3 else <TensorBase?>(<object>t).conj()
 
@@ -419,6 +432,23 @@ cdef class ProductNode(Node):
     cdef void drop(self):
         clear_slot(&self.a)
         clear_slot(&self.b)
+
+    cdef dict kept(self):
+        cdef int left = self.edges - 2
+        names = operands_of.get(self.label)
+        if names is None:
+            return {}
+        result = {saved_name(names[left], left == 0): 0 if self.targets[left + 1] != NULL else NOT_KEPT,
+                  names[left + 1]: 1 if self.targets[left] != NULL else NOT_KEPT}
+        return {**result, "alpha": 2, "beta": 3} if left else result
+
+    cdef object kept_value(self, str name, int place):
+        if place < 2:
+            return unpack_tensor(&self.b if place else &self.a, self)
+        return number_of(&self.alpha if place == 2 else &self.beta)
+
+    cdef void* kept_slot(self, int place):
+        return NULL if place > 1 else &self.b if place else &self.a
 
     def __dealloc__(self):
         clear_slot(&self.a)

@@ -7,6 +7,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from .contraction cimport computed, node_for, size_at
+from .contraction import name_operands
 from .matrices cimport COLUMN, MATRIX, ROW, SCALAR, TRANSPOSED, Scale
 from ...base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
 from ...call.signature cimport MAX_BOUND, TENSOR, Signature
@@ -16,6 +17,7 @@ from ...call.destination cimport GIVEN, OVER, SAME, check_destination
 from ...call.destination import cpp_name
 from ...call.layout cimport fits
 from ...call.operands cimport read_operand, too_large
+from ...base.labels import backward_name
 from ...tape.nodes cimport Node
 from ...tape.modes cimport grad_enabled, wants_grad
 from ...base.tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, operator_for, runtime
@@ -455,6 +457,7 @@ cdef ProductOp made(str name, handler_t handle, tuple names, int tensors, str do
     op.signature = Signature(names + (("beta", "alpha") if scaled else ()) + (() if in_place or name == "linear" else ("out",)),
                              <int>len(names), tensors, (TENSOR,) * tensors, defaults={"beta": 1, "alpha": 1})
     setattr(op, "__doc__", doc)
+    name_operands(backward_name(name), names)
     return op
 
 

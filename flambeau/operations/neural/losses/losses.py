@@ -915,7 +915,7 @@ def triplet_margin_with_distance_loss(
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = far.minimum(distance(positive, negative))
-    return reduced((near - far + margin).clamp(min=0), reduction)
+    return reduced((margin + near - far).clamp(min=0), reduction)
 
 
 def _check_scores(name: str, input, target) -> None:

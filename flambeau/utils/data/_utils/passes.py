@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from ....core.base.device import device_count
+from ....core.base.device import accelerator_type
 from ....core.base.profiling import begin_span, end_span, is_profiling
 from ....core.base.tracebacks import shorten
 from ....core.make.random import Generator, default_generator, get_stream
@@ -434,7 +434,7 @@ class _ThreadingDataLoaderIter(_WorkersIter):
 
 def _can_pin(device: str) -> bool:
     """Whether there is an accelerator to pin memory for; a warning where there is not."""
-    if device_count("cuda") or device_count("opencl"):
+    if accelerator_type() is not None:
         return True
     warnings.warn(
         "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
