@@ -4,7 +4,7 @@
 A task takes a band of rows of the output.  The rows of the input that it reads are brought to a buffer in which a pixel's channels lie
 side by side, with zeros beside the image; where the input is so already, it is read in place.  Rows of the window that lie
 outside are left out.  Then panels of filters go over the band, and their sums to the output: by way of a workspace that is turned
-where the output has its pixels side by side.
+where the output has its pixels side by side.  Halves are converted in these two steps.
 
 The output may have parts with windows of their own, `apart` from pixel to pixel: the phases of a strided convolution's gradient.
 """
@@ -13,8 +13,8 @@ from libc.stdlib cimport calloc, free
 from libc.stdint cimport int64_t, uintptr_t
 from .driver cimport Driver
 from .images cimport (
-    MAX_SLOTS, Filters, Image, bring, deliver, flambeau_leave_slot, flambeau_move_pixels, flambeau_take_slot, lines,
-    place_of_task, read_image, turn_filters, turn_t,
+    MAX_SLOTS, Converting, Filters, Image, bring, convert_image, deliver, flambeau_leave_slot, flambeau_move_pixels, flambeau_take_slot,
+    lines, place_of_task, read_converting, read_filters, read_image, turn_filters, turn_t,
 )
 from ..tiles cimport Tile, tile_t
 from ...base.memory cimport Storage, new_storage
@@ -48,7 +48,8 @@ cdef struct Work:
     int64_t lines, band, bands, splits                            # rows of places of all images, of a task
     int64_t low, high, left, width                                # rows and columns of the input that a place reaches
     int64_t pitch, row_pitch, workspace, out_workspace
-    bint in_place
+    bint in_place             # the input is read where it lies
+    bint written              # the output is written where it lies
     bint joined               # a row of the window is one tap
     int parts
     Part* part
@@ -60,6 +61,8 @@ cdef struct Work:
     unsigned char* taken
     int slots
     turn_t turn
+    Converting widens
+    Converting narrows
     tile_t tiles[MAX_VECTORS + 1][MAX_ROWS + 1]
 
 
@@ -89,14 +92,14 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const ch
     cdef char* to
     cdef int64_t i, k, first, last, run, runs, start, stop, each, c_line
     cdef int64_t vectors = min(w.panel, w.vectors - panel * w.panel), filter = panel * w.panel * w.lanes
-    cdef int64_t c_step = w.apart_column * (w.y.pixel if w.y.last else vectors * w.vector)
+    cdef int64_t c_step = w.apart_column * (w.y.pixel if w.written else vectors * w.vector)
     memset(&t, 0, sizeof(Tile))
     t.row, t.step = w.stride_column * w.pitch, w.size
     t.b_step, t.b_vector = vectors * w.vector, w.vector
     t.c_row = c_step
     for k in range(w.operands):
         t.operands[k].data = w.terms + (k * w.vectors * w.lanes + filter) * w.size
-    t.columns = min(vectors * w.lanes, w.filters - filter) if w.y.last else vectors * w.lanes
+    t.columns = min(vectors * w.lanes, w.filters - filter) if w.written else vectors * w.lanes
     if w.in_place:
         base = w.x.data + n * w.x.image
     else:
@@ -115,7 +118,7 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const ch
                 last -= 1
             t.offsets, t.taps[0] = p.offsets + first * each, (last - first) * each
             t.b = w.packed + (panel * w.panel * w.taps + p.before * vectors) * w.channels * w.vector + first * each * t.b_tap
-            if w.y.last:
+            if w.written:
                 to = (w.y.data + n * w.y.image + (i * w.apart_row + p.row) * w.y.row + p.column * w.y.pixel + filter * w.size)
             else:
                 to = sums + (((i - begin) * w.apart_row + p.row) * w.y.width + p.column) * vectors * w.vector
@@ -124,11 +127,11 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const ch
                 t.a = base + i * w.stride_row * w.row_pitch + start * w.stride_column * w.pitch
                 t.c = to + start * c_step
                 w.tiles[vectors][stop - start](&t)
-    if w.y.last:
+    if w.written:
         return
     start, stop = begin * w.apart_row, min(end * w.apart_row, w.y.height)
     c_line = w.y.width * vectors * w.vector
-    if w.y.row == w.y.width * w.size:
+    if w.y.row == w.y.width * w.y.pixel:
         deliver(w.turn, &w.y, n, filter, min(vectors * w.lanes, w.filters - filter), start, (stop - start) * w.y.width, sums, vectors * w.vector)
         return
     for i in range(start, stop):
@@ -186,13 +189,6 @@ cdef void pack_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     flambeau_leave_slot(w.taken, slot)
 
 
-cdef void read_filters(Work* w, const char* weight, bint turned) noexcept nogil:
-    w.w.data, w.w.size, w.w.lanes, w.w.filters, w.w.channels = weight, w.size, w.lanes, w.filters, w.channels
-    w.w.filter, w.w.channel = w.channels * w.w.taps * w.size, w.w.taps * w.size
-    if turned:
-        w.w.filter, w.w.channel = w.w.taps * w.size, w.filters * w.w.taps * w.size
-
-
 cdef class Direct(Driver):
     """Convolutions of one shape: `run(x, weight, terms, out)`."""
     cdef Work w
@@ -200,9 +196,11 @@ cdef class Direct(Driver):
     cdef readonly tuple layout    # equal for drivers that read one layout of filters
 
     def __cinit__(self, int size, int lanes, tuple x_shape, int64_t filters, tuple out, tuple stride, tuple apart, tuple parts, int window,
-                  int panel, int most, int64_t band, int64_t splits, int64_t pitch, uintptr_t turn, tuple tiles, int operands):
+                  int panel, int most, int64_t band, int64_t splits, int64_t pitch, uintptr_t turn, tuple tiles, int operands,
+                  tuple converting):
         """`parts`: (rows, columns, first row, first column, rows of the window, columns of it, taps in that order) of each part of
-        the output; `window`: taps of the weight; `pitch`: elements from pixel to pixel of the workspace; `tiles`: (vectors, rows, address); `operands`: of their epilogue.
+        the output; `window`: taps of the weight; `pitch`: elements from pixel to pixel of the workspace; `tiles`: (vectors, rows, address); `operands`: of their epilogue;
+        `converting`: see `read_converting`.
         """
         cdef Work* w = &self.w
         cdef int64_t count = 0, k, number
@@ -251,6 +249,8 @@ cdef class Direct(Driver):
         w.out_workspace = lines(min(band, w.down) * w.apart_row * <int64_t>out[1] * panel * w.vector)
         w.workspace = max(w.workspace, lines(max(TURNED, window) * w.vector) - w.out_workspace)
         w.turn = <turn_t>turn
+        w.w.filters, w.w.channels, w.w.lanes = filters, w.channels, lanes
+        read_converting(converting, &w.widens, &w.narrows)
         for vectors, rows, address in tiles:
             w.tiles[<int>vectors][<int>rows] = <tile_t><uintptr_t>address
 
@@ -268,7 +268,7 @@ cdef class Direct(Driver):
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage workspaces
         cdef int64_t few = max(TURNED // w.w.taps, 1), tasks = panels_of(&w) * ((w.channels + few - 1) // few)
-        read_filters(&w, pointer(weight), turned)
+        read_filters(&w.w, pointer(weight), weight.width, w.vector, &w.widens, turned)
         w.packed, w.taken = pointer(values), taken
         memset(taken, 0, MAX_SLOTS)
         w.slots = <int>max(1, min(min(num_threads(), tasks), MAX_SLOTS))
@@ -284,12 +284,15 @@ cdef class Direct(Driver):
         cdef Image image, result
         read_image(&image, x)
         read_image(&result, out)
-        self.run_at(&image, &result, pointer(weight), pointer(terms), turned, laid)
+        convert_image(&image, &self.w.widens, self.w.size)
+        convert_image(&result, &self.w.narrows, self.w.size)
+        self.run_at(&image, &result, pointer(weight), weight.width, pointer(terms), turned, laid)
 
     cdef int compute(self, const Image* x, const Image* y, const char* weight, const char* terms) except -1:
-        return self.run_at(x, y, weight, terms, False, False)
+        return self.run_at(x, y, weight, self.w.size, terms, False, False)
 
-    cdef int run_at(self, const Image* x, const Image* y, const char* weight, const char* terms, bint turned, bint laid) except -1:
+    cdef int run_at(self, const Image* x, const Image* y, const char* weight, int64_t element, const char* terms, bint turned,
+                    bint laid) except -1:
         cdef Work w = self.w
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage workspaces, packed
@@ -297,18 +300,20 @@ cdef class Direct(Driver):
         cdef int64_t k, i, j, tasks = w.bands * w.splits, few = max(TURNED // w.w.taps, 1), work, each, size
         cdef int64_t* offsets
         w.x, w.y = x[0], y[0]
-        w.in_place = (w.x.last and w.left >= 0 and w.left + w.width <= w.x.width
+        w.in_place = (w.x.last and w.x.size == w.size and w.left >= 0 and w.left + w.width <= w.x.width
                       and w.stride_column * w.x.pixel % SET_BYTES != 0)
         if w.in_place:
             w.pitch, w.row_pitch, w.workspace = w.x.pixel, w.x.row, lines(max(TURNED, w.w.taps) * w.vector)
-        if w.y.last:
+        w.written = w.y.last and w.y.size == w.size
+        if w.written:
             w.out_workspace = 0
             w.workspace = max(w.workspace, lines(max(TURNED, w.w.taps) * w.vector))
         w.joined = w.pitch == w.channels * w.size
         for k in range(w.parts):
             for j in range(1, w.part[k].wide):
                 w.joined = w.joined and w.part[k].right[j] == w.part[k].right[j - 1] + 1
-        read_filters(&w, weight, turned)
+        if not laid:
+            read_filters(&w.w, weight, element, w.vector, &w.widens, turned)
         w.terms = terms
         size = 0 if laid else lines(w.vectors * w.vector * w.taps * w.channels)
         packed = new_storage(size + w.taps * 8 + w.parts * sizeof(Part))

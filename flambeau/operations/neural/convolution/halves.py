@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ....core.base.dtypes import by_name
 from ....core.lib.convolution import half_windows as core
+from . import families
 from .direct import _line
 from .grid import Geometry
 
@@ -31,18 +32,61 @@ def _possible() -> bool:
     return core.possible()
 
 
-def takes(x, w, g: Geometry, out: tuple[int, ...]) -> bool:
-    """Whether it is worth it: windows without groups of two dimensions, sums of some length, enough of them."""
-    if x.dtype is not BFLOAT16 or x.device.type != "cpu" or w.ndim != 4 or g.groups != 1 or 0 in x.shape:
+def takes(x, w, g: Geometry, out: tuple[int, ...], turned: bool) -> bool:
+    """Whether it is worth it for a convolution of x that makes `out`, or, `turned`, for the gradient, of sizes `out`, that spreads x."""
+    if x.dtype is not BFLOAT16 or x.device.type != "cpu" or not _possible():
         return False
-    taps, channels, filters = math.prod(w.shape[2:]), w.shape[1], w.shape[0]
-    padded = math.prod(o * s + d * (k - 1) for o, s, d, k in zip(out, g.stride, g.dilation, w.shape[2:]))
+    read, made = (out, tuple(x.shape[2:])) if turned else (tuple(x.shape[2:]), out)
+    if not _fits(x.shape[0], tuple(w.shape), g, read, made):
+        return False
+    return _by_unit() or _less_work(
+        x.shape[0], tuple(w.shape), g, read, made, turned, families.allowed["winograd"]
+    )
+
+
+def takes_weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> bool:
+    """The same for the gradient of a weight."""
+    if x.dtype is not BFLOAT16 or x.device.type != "cpu" or not _possible():
+        return False
+    weight, read, made = (
+        (grad.shape[1], x.shape[1] // g.groups, *kernel),
+        tuple(x.shape[2:]),
+        tuple(grad.shape[2:]),
+    )
+    if not _fits(x.shape[0], weight, g, read, made):
+        return False
+    return _by_unit() or _weight_is_less_work(x.shape[0], weight, g, read, made, families.allowed["winograd"])
+
+
+@functools.lru_cache(maxsize=1024)
+def _fits(
+    images: int, weight: tuple[int, ...], g: Geometry, read: tuple[int, ...], made: tuple[int, ...]
+) -> bool:
+    """Whether it is worth it: windows without groups of two dimensions, sums of some length, enough of them."""
+    if len(weight) != 4 or g.groups != 1 or 0 in weight or images == 0:
+        return False
+    taps, channels, filters = math.prod(weight[2:]), weight[1], weight[0]
+    padded = math.prod(o * s + d * (k - 1) for o, s, d, k in zip(made, g.stride, g.dilation, weight[2:]))
     return (
         taps <= MOST_TAPS
-        and x.shape[0] * math.prod(out) * taps * channels * filters >= FEW_PRODUCTS
-        and padded <= MOST_PADDED * max(math.prod(x.shape[2:]), 64)
-        and _possible()
+        and images * math.prod(made) * taps * channels * filters >= FEW_PRODUCTS
+        and padded <= MOST_PADDED * max(math.prod(read), 64)
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _less_work(images, weight, g, read, made, turned, transformed) -> bool:
+    return True
+
+
+@functools.lru_cache(maxsize=1024)
+def _weight_is_less_work(images, weight, g, read, made, transformed) -> bool:
+    return True
+
+
+@functools.cache
+def _by_unit() -> bool:
+    return core.by_unit()
 
 
 def _up(n: int, by: int = FILL) -> int:
@@ -100,11 +144,13 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
     return _run(x, whole, bias, g, out)
 
 
-def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
-    """Of an input of `sizes`."""
+def input_gradient(grad, w, bias, g: Geometry, sizes: tuple[int, ...]):
+    """Of an input of `sizes`; a bias is added to each of its places."""
     lines = [_line(*each) for each in zip(sizes, w.shape[2:], g.stride, g.before, g.dilation)]
     whole = g.stride == (1, 1)
     result = grad.new_zeros((0,) if whole else (grad.shape[0], w.shape[1], *sizes))
+    if bias is not None and not whole:
+        result += bias.reshape(-1, 1, 1)
     for row, rows, down in lines[0]:
         for column, columns, right in lines[1]:
             if not down or not right:
@@ -112,7 +158,7 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
             part = _Filters(w, [k for k, _ in down], [k for k, _ in right], True)
             apart = tuple(hits[1][1] - hits[0][1] if len(hits) > 1 else 1 for hits in (down, right))
             near = Geometry((1, 1), (-down[0][1], -right[0][1]), apart, 1)
-            found = _run(grad, part, None, near, (rows, columns))
+            found = _run(grad, part, bias, near, (rows, columns))
             if whole:
                 return found
             result[:, :, row :: g.stride[0], column :: g.stride[1]].copy_(found)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 
 from ....codegen.tiles import register
-from ....codegen.tiles.turning import Turn
+from ....codegen.tiles.turning import Turn, converting
 from ....codegen.tiles.winograd import Transform
 from ....codegen.tiles.winograd_weights import Adjoint, M, T
+from ....core.base.dtypes import by_name
 from ....core.base.tensor import TensorBase
 from ....core.lib.convolution import winograd_weights
 from .grid import Geometry
 from .weights import plan
+from .winograd import computed_in
 
 # Flops that take as long as an element's way to its value, and as a sum's to the gradient, while the sums fit the cache and beyond.
 TRANSFORMED, LOWERED, LOWERED_FAR, CACHE_BYTES = 25, 80, 200, 1 << 24
@@ -36,13 +38,14 @@ def less_work(images: int, channels: int, filters: int, out: tuple[int, ...]) ->
 
 
 def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
-    """(filters, channels, 3, 3)."""
-    dtype = x.dtype.name
-    result = x.new_empty((grad.shape[1], x.shape[1], *kernel))
+    """(filters, channels, 3, 3); of halves in float32."""
+    stored = x.dtype.name
+    dtype = computed_in(stored)
+    result = x.new_empty((grad.shape[1], x.shape[1], *kernel), dtype=by_name[dtype])
     tiles = plan(dtype, grad.shape[1], x.shape[1])
     winograd_weights.weight_gradient(
         _readable(x), _readable(grad), result, g.before, register.lanes(dtype), _steps(dtype), tiles.tiles,
-        tiles.filters, tiles.rows,
+        tiles.filters, tiles.rows, converting(stored),
     )  # fmt: skip
     return result
 

@@ -1,0 +1,116 @@
+"""Which way a convolution of halves, or a gradient of one, is computed: sums are float32 and rounded once, whichever way.
+
+| way | what it takes |
+|---|---|
+| `implicit` | devices other than the host, as floats do |
+| `halves` | bfloat16 where the processor multiplies it, where that is less work than Winograd's way in float32 |
+| `depthwise` | a channel of the input a group, where vectors of halves can be masked |
+| `winograd`, `direct` | as in float32: halves are converted as they are brought to workspaces, and sums as they are written |
+| `float32` | all else: some images at a time are converted, so that their copies are read from the cache |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ....codegen.tiles import register
+from ....core.base import prepacked
+from ....core.base.dtypes import by_name
+from ....core.base.tensor import TensorBase
+from . import depthwise, families, halves
+from . import weights as convolution_weights
+from .grid import Geometry
+
+FLOAT32 = by_name["float32"]
+# Bytes of images in float32, read and made, that are computed together: a last cache, and enough for many threads.
+CACHED = 1 << 24
+
+
+def _wide(x: TensorBase | None) -> TensorBase | None:
+    return None if x is None else x.to(FLOAT32)
+
+
+def convolved(
+    x: TensorBase,
+    w: TensorBase,
+    bias: TensorBase | None,
+    g: Geometry,
+    out: tuple[int, ...],
+    turned: bool,
+) -> TensorBase:
+    """A convolution of x, or, `turned`, its adjoint: what spreads x, of the sizes that a convolution makes, over sizes `out`."""
+    if families.on_tile(x, w, g, out, turned):
+        compute = families.transposed if turned else families.forward
+        return compute(x, w, bias, g, out)
+    if halves.takes(x, w, g, out, turned):
+        compute = halves.input_gradient if turned else halves.forward
+        return families.laid_as(x, compute(x, w, bias, g, out))
+    if depthwise.takes_halves(x, w.shape, g, turned) and not (turned and bias is not None):
+        if turned:
+            return families.laid_as(x, depthwise.input_gradient(x, w, g, out))
+        return families.laid_as(x, depthwise.forward(x, w, bias, g, out))
+    if x.is_cpu and register.width() == 64:
+        key = families._selection_key(x, w, g, out)[1:]
+        way = families._way("float32", *key, turned, families.allowed["winograd"])
+        if way == "direct" or way.startswith("winograd"):
+            return families.computed(way, x, w, bias, g, out, turned)
+    return in_float32(x, w, bias, g, out, turned)
+
+
+def in_float32(
+    x: TensorBase,
+    w: TensorBase,
+    bias: TensorBase | None,
+    g: Geometry,
+    out: tuple[int, ...],
+    turned: bool,
+) -> TensorBase:
+    """The same, some images at a time; the weight's copy is made once and kept, with the layouts that are made of it."""
+    compute = families.transposed if turned else families.forward
+    images, filters = x.shape[0], w.shape[1] * g.groups if turned else w.shape[0]
+    wide = prepacked.prepack(w, "float32", _wide) if x.is_cpu else None
+    given = _wide(w) if wide is None else wide, _wide(bias), g, out
+    count = _together(x.numel() // images + filters * math.prod(out))
+    if count >= images or not x.is_cpu:
+        return compute(_wide(x), *given).to(x.dtype)
+    result = families.empty_result(x, filters, out, x.ndim != 4)
+    for first in range(0, images, count):
+        part = x.narrow(0, first, min(count, images - first))
+        result.narrow(0, first, part.shape[0]).copy_(compute(_wide(part), *given))
+    return result
+
+
+def _together(elements: int) -> int:
+    """How many images are converted together, of so many elements each."""
+    return max(CACHED // (4 * max(elements, 1)), 1)
+
+
+def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: Sequence[int]) -> TensorBase:
+    """(filters, channels, *kernel), of what was made of x."""
+    kernel = tuple(kernel)
+    shape = (grad.shape[1], x.shape[1] // g.groups, *kernel)
+    if families.weight_on_tile(grad, x, shape, g):
+        return families.weight_gradient(grad, x, g, kernel)
+    if halves.takes_weight(grad, x, g, kernel):
+        return halves.weight_gradient(grad.contiguous(), x, g, kernel)
+    if depthwise.takes_halves(x, shape, g, True):
+        return depthwise.weight_gradient(grad, x, g, kernel)
+    way = "grid"
+    if x.is_cpu:
+        key = tuple(grad.shape), tuple(x.shape), g, kernel
+        way = families._weight_way("float32", *key, families.allowed["winograd"])
+    if way == "product":
+        return families.OF_WEIGHTS[way](grad, x, g, kernel)
+    if way == "winograd" and register.width() == 64:
+        return families.OF_WEIGHTS[way](grad, x, g, kernel).to(x.dtype)
+    if way == "weights":
+        images = x.shape[0]
+        count = _together((x.numel() + grad.numel()) // images)
+        parts = (
+            (grad.narrow(0, first, n).to(FLOAT32), x.narrow(0, first, n).to(FLOAT32))
+            for first in range(0, images, count)
+            for n in (min(count, images - first),)
+        )
+        return convolution_weights.summed(parts, g, kernel).to(x.dtype)
+    return families.OF_WEIGHTS[way](_wide(grad), _wide(x), g, kernel).to(x.dtype)
