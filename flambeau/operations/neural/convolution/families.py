@@ -88,7 +88,7 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
     if way == "lifted":
         return convolution_lifted.forward(forward, x, w, bias, g, out)
     if way == "spaced":
-        return computed("planes", _spaced(x, g), w, bias, _NEAR, out, False, line)
+        return computed("planes", spaced(x, g), w, bias, _NEAR, out, False, line)
     return computed(way, x, w, bias, g, out, False, line)
 
 
@@ -139,7 +139,7 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...], line: bool = Fa
         return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
     if way == "spaced":
         result = empty_result(grad, w.shape[1], sizes, line).zero_()
-        _spaced(result, g).copy_(computed("planes", grad, w, None, _NEAR, tuple(grad.shape[2:]), True, line))
+        spaced(result, g).copy_(computed("planes", grad, w, None, _NEAR, tuple(grad.shape[2:]), True, line))
         return result
     return computed(way, grad, w, None, g, sizes, True, line)
 
@@ -170,7 +170,7 @@ OF_WEIGHTS = {
 _NEAR = Geometry((1, 1), (0, 0), (1, 1), 1)
 
 
-def _spaced(x: TensorBase, g: Geometry) -> TensorBase:
+def spaced(x: TensorBase, g: Geometry) -> TensorBase:
     """The pixels that windows of one place read, which lie a stride apart."""
     return x[:, :, :: g.stride[0], :: g.stride[1]]
 
@@ -276,8 +276,14 @@ def winograd_of(images: int, channels: int, filters: int, out: tuple[int, int]) 
     | 256, 14 × 14 | 2.0, 2.2, 1.3 | 5.3, 2.8, 1.5 |
     | 512, 7 × 7 | 0.7, 1.0, 1.3 | 1.9, 2.0, 1.1 |
     """
+    return winograd_costs(images, channels, filters, out)[0]
+
+
+def winograd_costs(images: int, channels: int, filters: int, out: tuple[int, ...]) -> tuple[int, float]:
+    """That number, and how many flops of a direct sum's time it takes."""
+    direct = 18 * channels * filters * images * math.prod(out)
     if min(channels, filters) < 8:
-        return 0
+        return 0, direct
     lanes, few = register.lanes("float32"), FEW_FILTERS if filters < FEWEST_FILTERS[1] else 1
     costs: dict[int, float] = {0: channels * filters * 9 * (2 * few * images * math.prod(out) + PACKED)}
     filters, wide = (-(-count // lanes) * lanes for count in (filters, channels))
@@ -289,7 +295,8 @@ def winograd_of(images: int, channels: int, filters: int, out: tuple[int, int]) 
         squares = images * math.prod(-(-o // m) for o in out)
         lifted = LIFTED if both * values * 4 < CACHE_BYTES else LIFTED_FAR
         costs[m] = values * (squares * (2 * both + TRANSFORMED * (wide + filters)) + lifted * both) + STARTED
-    return min(costs, key=costs.__getitem__)
+    best = min(costs, key=costs.__getitem__)
+    return best, costs[best]
 
 
 def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bool, line: bool = False):

@@ -18,6 +18,7 @@ from ....codegen.tiles import register
 from ....core.base import prepacked
 from ....core.base.dtypes import by_name
 from ....core.base.tensor import TensorBase
+from ...declare.registry import REGISTRY
 from . import depthwise, families, halves
 from . import weights as convolution_weights
 from .grid import Geometry
@@ -25,6 +26,9 @@ from .grid import Geometry
 FLOAT32 = by_name["float32"]
 # Bytes of images in float32, read and made, that are computed together: a last cache, and enough for many threads.
 CACHED = 1 << 24
+FEWEST_PLACES = (
+    128  # of an image, from which products of halves that are converted take no more time than float32's
+)
 
 
 def _wide(x: TensorBase | None) -> TensorBase | None:
@@ -43,6 +47,9 @@ def convolved(
     if families.on_tile(x, w, g, out, turned):
         compute = families.transposed if turned else families.forward
         return compute(x, w, bias, g, out)
+    if _is_product(x, w.shape, g, (out, x.shape[2:]) if turned else (x.shape[2:], out)):
+        if bias is None or families.channels_last(x):
+            return _product(x, w, bias, g, out, turned)
     if halves.takes(x, w, g, out, turned):
         compute = halves.input_gradient if turned else halves.forward
         return families.laid_as(x, compute(x, w, bias, g, out))
@@ -56,6 +63,43 @@ def convolved(
         if way == "direct" or way.startswith("winograd"):
             return families.computed(way, x, w, bias, g, out, turned)
     return in_float32(x, w, bias, g, out, turned)
+
+
+def addmm(bias: TensorBase, x: TensorBase, y: TensorBase) -> TensorBase:
+    """bias + x @ y, rounded once."""
+    return REGISTRY["addmm"].function(bias, x, y)
+
+
+def _is_product(x: TensorBase, weight: Sequence[int], g: Geometry, spots: tuple) -> bool:
+    """Whether windows of one place over `spots`, read and made, are computed by products of halves, which convert no whole image."""
+    if not x.is_cpu or x.ndim != 4 or g.groups != 1 or set(weight[2:]) != {1} or halves.by_unit():
+        return False
+    if not families._reads_alone(g, *spots):
+        return False
+    return math.prod(spots[1]) >= FEWEST_PLACES or (x.dtype is halves.BFLOAT16 and halves.possible())
+
+
+def _product(
+    x: TensorBase, w: TensorBase, bias: TensorBase | None, g: Geometry, out: tuple[int, ...], turned: bool
+) -> TensorBase:
+    """A convolution of windows of one place, or its adjoint: filters times pixels, or, with channels side by side, pixels times filters."""
+    matrix = w[:, :, 0, 0].t() if turned else w[:, :, 0, 0]
+    apart = max(g.stride) > 1
+    pixels = families.spaced(x, g) if apart and not turned else x
+    if families.channels_last(x):
+        rows = pixels.permute(0, 2, 3, 1)
+        lines = rows.reshape(-1, rows.shape[3])
+        lines = lines @ matrix.t() if bias is None else addmm(bias, lines, matrix.t())
+        made = lines.reshape(*rows.shape[:3], -1).permute(0, 3, 1, 2)
+    else:
+        made = (matrix @ pixels.flatten(2)).unflatten(2, tuple(pixels.shape[2:]))
+    if not (apart and turned):
+        return made
+    result = families.empty_result(x, matrix.shape[0], out).zero_()
+    if bias is not None:
+        result += bias.reshape(-1, 1, 1)
+    families.spaced(result, g).copy_(made)
+    return result
 
 
 def in_float32(
@@ -92,6 +136,9 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: Sequen
     shape = (grad.shape[1], x.shape[1] // g.groups, *kernel)
     if families.weight_on_tile(grad, x, shape, g):
         return families.weight_gradient(grad, x, g, kernel)
+    if x.dtype is halves.BFLOAT16 and halves.possible():
+        if _is_product(x, shape, g, (x.shape[2:], grad.shape[2:])):
+            return _product_of_places(grad, x, g, shape)
     if halves.takes_weight(grad, x, g, kernel):
         return halves.weight_gradient(grad.contiguous(), x, g, kernel)
     if depthwise.takes_halves(x, shape, g, True):
@@ -114,3 +161,11 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: Sequen
         )
         return convolution_weights.summed(parts, g, kernel).to(x.dtype)
     return families.OF_WEIGHTS[way](_wide(grad), _wide(x), g, kernel).to(x.dtype)
+
+
+def _product_of_places(grad: TensorBase, x: TensorBase, g: Geometry, shape: tuple[int, ...]) -> TensorBase:
+    """The same for windows of one place inside the image: one product, whose columns are the more of channels and filters."""
+    left, right = (t.transpose(0, 1).reshape(t.shape[1], -1) for t in (grad, families.spaced(x, g)))
+    if shape[0] > shape[1]:
+        return (right @ left.t()).t().reshape(shape)
+    return (left @ right.t()).reshape(shape)
