@@ -83,7 +83,9 @@ def _product(
     x: TensorBase, w: TensorBase, bias: TensorBase | None, g: Geometry, out: tuple[int, ...], turned: bool
 ) -> TensorBase:
     """A convolution of windows of one place, or its adjoint: filters times pixels, or, with channels side by side, pixels times filters."""
-    matrix = w[:, :, 0, 0].t() if turned else w[:, :, 0, 0]
+    matrix = w[:, :, 0, 0]
+    if turned:  # pairs of terms side by side are read where they stand
+        matrix = matrix.t().contiguous()
     apart = max(g.stride) > 1
     pixels = families.spaced(x, g) if apart and not turned else x
     if families.channels_last(x):
