@@ -26,9 +26,9 @@ from .grid import Geometry
 FLOAT32 = by_name["float32"]
 # Bytes of images in float32, read and made, that are computed together: a last cache, and enough for many threads.
 CACHED = 1 << 24
-FEWEST_PLACES = (
-    128  # of an image, from which products of halves that are converted take no more time than float32's
-)
+# Places of an image below which those of all images are columns of one product; and of all images, from which products of halves that
+# are converted take no more time than float32's.
+FEW_PLACES, FEWEST_PLACES = 64, 128
 
 
 def _wide(x: TensorBase | None) -> TensorBase | None:
@@ -76,7 +76,9 @@ def _is_product(x: TensorBase, weight: Sequence[int], g: Geometry, spots: tuple)
         return False
     if not families._reads_alone(g, *spots):
         return False
-    return math.prod(spots[1]) >= FEWEST_PLACES or (x.dtype is halves.BFLOAT16 and halves.possible())
+    return x.shape[0] * math.prod(spots[1]) >= FEWEST_PLACES or (
+        x.dtype is halves.BFLOAT16 and halves.possible()
+    )
 
 
 def _product(
@@ -94,7 +96,12 @@ def _product(
         lines = lines @ matrix.t() if bias is None else addmm(bias, lines, matrix.t())
         made = lines.reshape(*rows.shape[:3], -1).permute(0, 3, 1, 2)
     else:
-        made = (matrix @ pixels.flatten(2)).unflatten(2, tuple(pixels.shape[2:]))
+        images, places = x.shape[0], tuple(pixels.shape[2:])
+        if images > 1 and math.prod(places) < FEW_PLACES:
+            joined = pixels.transpose(0, 1).reshape(pixels.shape[1], -1)
+            made = (matrix @ joined).unflatten(1, (images, *places)).transpose(0, 1).contiguous()
+        else:
+            made = (matrix @ pixels.flatten(2)).unflatten(2, places)
     if not (apart and turned):
         return made
     result = families.empty_result(x, matrix.shape[0], out).zero_()
