@@ -99,7 +99,7 @@ def test_largest_pool_adds_halves_in_float32():
 @pytest.mark.parametrize("transposed", [False, True])
 def test_some_images_at_a_time(last, transposed, monkeypatch):
     """float16, which no instruction multiplies: the images' copies in float32 take a part of the cache."""
-    from flambeau.operations.neural.convolution import families
+    from flambeau.operations.neural.convolution import half_families
 
     flambeau.manual_seed(1)
     x, w = flambeau.randn(7, 16, 12, 11).half(), (flambeau.randn(16, 16, 3, 3) * 0.1).half()
@@ -108,7 +108,7 @@ def test_some_images_at_a_time(last, transposed, monkeypatch):
     call = F.conv_transpose2d if transposed else F.conv2d
     exact = call(x.double(), w.double(), b.double(), padding=1)
     for cached in (1, 60_000, 1 << 30):  # an image at a time, three, all
-        monkeypatch.setattr(families, "CACHED", cached)
+        monkeypatch.setattr(half_families, "CACHED", cached)
         with flambeau.no_grad():
             results = [
                 call(x, w, b, padding=1) for _ in range(3)
