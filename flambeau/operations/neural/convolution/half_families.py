@@ -57,12 +57,17 @@ def convolved(
         if turned:
             return families.laid_as(x, depthwise.input_gradient(x, w, g, out))
         return families.laid_as(x, depthwise.forward(x, w, bias, g, out))
-    if x.is_cpu and register.width() == 64:
+    if x.is_cpu and _converts(x.shape[1]):
         key = families._selection_key(x, w, g, out)[1:]
         way = families._way("float32", *key, turned, families.allowed["winograd"])
         if way == "direct" or way.startswith("winograd"):
             return families.computed(way, x, w, bias, g, out, turned)
     return in_float32(x, w, bias, g, out, turned)
+
+
+def _converts(channels: int) -> bool:
+    """Whether the processor has vectors of halves, and masks for them or channels that fill one."""
+    return register.width() == 64 or (register.width() == 32 and channels >= register.lanes("float32"))
 
 
 def addmm(bias: TensorBase, x: TensorBase, y: TensorBase) -> TensorBase:
@@ -158,13 +163,13 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: Sequen
         way = families._weight_way("float32", *key, families.allowed["winograd"])
     if way == "product":
         return families.OF_WEIGHTS[way](grad, x, g, kernel)
-    if way == "winograd" and register.width() == 64:
+    if way == "winograd" and _converts(x.shape[1]):
         return families.OF_WEIGHTS[way](grad, x, g, kernel).to(x.dtype)
     if way == "weights":
         images = x.shape[0]
-        count = _together((x.numel() + grad.numel()) // images)
+        count = _together(x.numel() // images)
         parts = (
-            (grad.narrow(0, first, n).to(FLOAT32), x.narrow(0, first, n).to(FLOAT32))
+            (grad.narrow(0, first, n), x.narrow(0, first, n).to(FLOAT32))
             for first in range(0, images, count)
             for n in (min(count, images - first),)
         )

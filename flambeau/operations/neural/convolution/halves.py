@@ -42,41 +42,37 @@ def takes(x, w, g: Geometry, out: tuple[int, ...], turned: bool) -> bool:
     if x.dtype is not BFLOAT16 or x.device.type != "cpu" or not possible():
         return False
     read, made = (out, tuple(x.shape[2:])) if turned else (tuple(x.shape[2:]), out)
-    if not _fits(x.shape[0], tuple(w.shape), g, read, made):
+    key = x.shape[0], tuple(w.shape), g, read, made
+    if _products(*key) < max(FEW_PRODUCTS, 1):
         return False
-    return by_unit() or _less_work(
-        x.shape[0], tuple(w.shape), g, read, made, turned, families.allowed["winograd"]
-    )
+    return by_unit() or _less_work(*key, turned, families.allowed["winograd"])
 
 
 def takes_weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> bool:
     """The same for the gradient of a weight."""
     if x.dtype is not BFLOAT16 or x.device.type != "cpu" or not possible():
         return False
-    weight, read, made = (
-        (grad.shape[1], x.shape[1] // g.groups, *kernel),
-        tuple(x.shape[2:]),
-        tuple(grad.shape[2:]),
-    )
-    if not _fits(x.shape[0], weight, g, read, made):
+    weight = grad.shape[1], x.shape[1] // g.groups, *kernel
+    key = x.shape[0], weight, g, tuple(x.shape[2:]), tuple(grad.shape[2:])
+    if _products(*key) < max(FEW_PRODUCTS, 1):
         return False
-    return by_unit() or _weight_is_less_work(x.shape[0], weight, g, read, made, families.allowed["winograd"])
+    return by_unit() or _weight_is_less_work(*key, families.allowed["winograd"])
 
 
 @functools.lru_cache(maxsize=1024)
-def _fits(
+def _products(
     images: int, weight: tuple[int, ...], g: Geometry, read: tuple[int, ...], made: tuple[int, ...]
-) -> bool:
-    """Whether it is worth it: windows without groups of two dimensions, sums of some length, enough of them."""
-    if len(weight) != 4 or g.groups != 1 or 0 in weight or images == 0:
-        return False
-    taps, channels, filters = math.prod(weight[2:]), weight[1], weight[0]
+) -> int:
+    """How many products of two numbers there are; 0 where they are not made here: windows of two dimensions without groups, not too
+    many taps, nor much padding.
+    """
+    if len(weight) != 4 or g.groups != 1:
+        return 0
+    taps = math.prod(weight[2:])
     padded = math.prod(o * s + d * (k - 1) for o, s, d, k in zip(made, g.stride, g.dilation, weight[2:]))
-    return (
-        taps <= MOST_TAPS
-        and images * math.prod(made) * taps * channels * filters >= FEW_PRODUCTS
-        and padded <= MOST_PADDED * max(math.prod(read), 64)
-    )
+    if taps > MOST_TAPS or padded > MOST_PADDED * max(math.prod(read), 64):
+        return 0
+    return images * math.prod(made) * math.prod(weight)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -139,9 +135,10 @@ def _weight_is_less_work(
     (filters, channels, *kernel), places = weight, 1
     for o, s, d, k in zip(made, g.stride, g.dilation, kernel):
         places *= o + d * (k - 1) // s
+    few = 16 if channels >= 8 else 64  # few rows by few columns do not fill tiles
     if math.prod(map(min, g.stride, kernel)) > MOST_PHASES:
         return False
-    time = 2 * images * math.prod(kernel) * _up(channels, 4) * _up(filters, 16) * places / PAIRED
+    time = 2 * images * math.prod(kernel) * _up(channels, 4) * _up(filters, few) * places / PAIRED
     if transformed and kernel == [3, 3] and g.stride == (1, 1) and g.dilation == (1, 1):
         return time < winograd_weights.costs(images, channels, filters, made)[1]
     return time < 2 * images * math.prod(weight) * math.prod(made)

@@ -38,7 +38,7 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[
 def summed(
     parts: Iterable[tuple[TensorBase, TensorBase]], g: Geometry, kernel: tuple[int, ...]
 ) -> TensorBase:
-    """The sum of the gradients of some images, (grad, x), each of the same sizes but for their number."""
+    """The sum of the gradients of some images, (grad, x), each of the same sizes but for their number; grad may be of halves."""
     sums = None
     for grad, x in parts:
         sums = _added(sums, grad, x, g, kernel)
@@ -70,8 +70,9 @@ def _added(
     x = x.reshape(*x.shape[:2], *ones, *x.shape[2:])
     grad = grad.contiguous().reshape(*grad.shape[:2], *ones, *grad.shape[2:])
     tiles = plan(dtype, filters, kernel[-1] if along else channels)
+    turn = tiles.turn if grad.dtype is x.dtype else register.address(Turn(dtype, source=grad.dtype.name))
     correlation.weight_gradient(
-        tiles.tiles, tiles.turn, x, grad, sums, g.groups, ones + kernel, ones + g.stride, zeros + before,
+        tiles.tiles, turn, x, grad, sums, g.groups, ones + kernel, ones + g.stride, zeros + before,
         ones + g.dilation, lanes, tiles.filters, tiles.rows, along,
     )  # fmt: skip
     return sums
