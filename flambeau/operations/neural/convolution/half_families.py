@@ -3,6 +3,7 @@
 | way | what it takes |
 |---|---|
 | `implicit` | devices other than the host, as floats do |
+| `product` | windows of one place: a product of halves, which converts no whole image |
 | `halves` | bfloat16 where the processor multiplies it, where that is less work than Winograd's way in float32 |
 | `depthwise` | a channel of the input a group, where vectors of halves can be masked |
 | `winograd`, `direct` | as in float32: halves are converted as they are brought to workspaces, and sums as they are written |
@@ -51,8 +52,8 @@ def convolved(
         if bias is None or families.channels_last(x):
             return _product(x, w, bias, g, out, turned)
     if halves.takes(x, w, g, out, turned):
-        compute = halves.input_gradient if turned else halves.forward
-        return families.laid_as(x, compute(x, w, bias, g, out))
+        by_halves = halves.input_gradient if turned else halves.forward
+        return families.laid_as(x, by_halves(x, w, bias, g, out))
     if depthwise.takes_halves(x, w.shape, g, turned) and not (turned and bias is not None):
         if turned:
             return families.laid_as(x, depthwise.input_gradient(x, w, g, out))
@@ -127,7 +128,7 @@ def in_float32(
     """The same, some images at a time; the weight's copy is made once and kept, with the layouts that are made of it."""
     compute = families.transposed if turned else families.forward
     images, filters = x.shape[0], w.shape[1] * g.groups if turned else w.shape[0]
-    wide = prepacked.prepack(w, "float32", _wide) if x.is_cpu else None
+    wide = prepacked.prepack(w, ("float32", turned), _wide) if x.is_cpu else None
     given = _wide(w) if wide is None else wide, _wide(bias), g, out
     count = _together(x.numel() // images + filters * math.prod(out))
     if count >= images or not x.is_cpu:
