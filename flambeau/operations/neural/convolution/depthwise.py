@@ -1,7 +1,7 @@
 """Depthwise convolutions on a CPU: which strips a plane is cut into (`codegen/tiles/depthwise.py`, `core/lib/convolution/strips.pyx`).
 
 Three functions for float32 and float64, of one or two dimensions, with a channel of the input for each group and any number of
-filters a channel.  `takes` says which geometries they know.  Halves are read and written as they are, where vectors of them can be masked.
+filters a channel.  `takes` says which geometries they know.  Halves are read and written as they are.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def takes(channels: int, kernel: tuple[int, ...], g: Geometry, turned: bool) -> 
 def takes_halves(x: TensorBase, weight: Sequence[int], g: Geometry, turned: bool) -> bool:
     """The same for a convolution of halves, or, `turned`, the gradients of one, whose filters' results are not to be added up."""
     return (
-        register.width() == 64
+        register.width() >= 32
         and x.device.type == "cpu"
         and x.numel() > 0
         and takes(weight[1], tuple(weight[2:]), g, turned)

@@ -5,7 +5,7 @@
 | `implicit` | devices other than the host, as floats do |
 | `product` | windows of one place: a product of halves, which converts no whole image |
 | `halves` | bfloat16 where the processor multiplies it, where that is less work than Winograd's way in float32 |
-| `depthwise` | a channel of the input a group, where vectors of halves can be masked |
+| `depthwise` | a channel of the input a group |
 | `winograd`, `direct` | as in float32: halves are converted as they are brought to workspaces, and sums as they are written |
 | `float32` | all else: some images at a time are converted, so that their copies are read from the cache |
 """
@@ -30,6 +30,7 @@ CACHED = 1 << 24
 # Places of an image below which those of all images are columns of one product; and of all images, from which products of halves that
 # are converted take no more time than float32's.
 FEW_PLACES, FEWEST_PLACES = 64, 128
+MOST_COLUMNS = 4  # of a depthwise window, with vectors of 32 bytes: of 3 the weight's gradient takes 0.4 of the time, of 7 1.4 times
 
 
 def _wide(x: TensorBase | None) -> TensorBase | None:
@@ -69,6 +70,11 @@ def convolved(
 def _converts(channels: int) -> bool:
     """Whether the processor has vectors of halves, and masks for them or channels that fill one."""
     return register.width() == 64 or (register.width() == 32 and channels >= register.lanes("float32"))
+
+
+def _widest() -> int:
+    """Columns of a window whose weight's gradient reads halves: without masks for them each more takes longer."""
+    return depthwise.MOST_TAPS if register.width() == 64 else MOST_COLUMNS
 
 
 def addmm(bias: TensorBase, x: TensorBase, y: TensorBase) -> TensorBase:
@@ -156,7 +162,7 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: Sequen
             return _product_of_places(grad, x, g, shape)
     if halves.takes_weight(grad, x, g, kernel):
         return halves.weight_gradient(grad.contiguous(), x, g, kernel)
-    if depthwise.takes_halves(x, shape, g, True):
+    if depthwise.takes_halves(x, shape, g, True) and kernel[-1] <= _widest():
         return depthwise.weight_gradient(grad, x, g, kernel)
     way = "grid"
     if x.is_cpu:
