@@ -37,7 +37,8 @@ def text(symbol: str, rows: int, columns: int) -> str:
 
 def _write(v: Vectors, rows: int, columns: int) -> None:
     f, a_row, b_row = v.f, number("a_row"), number("b_row")
-    adds = f.op("i1", "trunc i64 %mode to i1")
+    mode = f.binary("and", number("mode"), i64(1))
+    adds = f.op("i1", f"icmp ne {mode}, 0")
     further = [f.mul(a_row, i64(k)) for k in range(4)]
     tap_bytes = f.mul(number("a_step"), number("steps"))
 
