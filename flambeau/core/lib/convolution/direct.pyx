@@ -47,7 +47,7 @@ cdef struct Work:
     int64_t stride_row, stride_column, apart_row, apart_column
     int64_t lines, band, bands, splits                            # rows of places of all images, of a task
     int64_t low, high, left, width                                # rows and columns of the input that a place reaches
-    int64_t pitch, row_pitch, workspace, out_workspace
+    int64_t pitch, row_pitch, workspace, out_workspace, panel_workspace
     bint in_place             # the input is read where it lies
     bint written              # the output is written where it lies
     bint joined               # a row of the window is one tap
@@ -56,7 +56,7 @@ cdef struct Work:
     int64_t down              # rows of places an image
     int operands              # of the epilogue, each an element for each lane of each vector of filters, one after another
     const char* terms
-    char* packed
+    char* packed              # all panels; NULL where the task that reads a panel packs it
     char* workspaces
     unsigned char* taken
     int slots
@@ -84,8 +84,9 @@ cdef void fill(const Work* w, int64_t n, int64_t begin, int64_t end, char* works
             bring(w.turn, &w.x, n, 0, w.channels, row, w.left, w.width, workspace + k * w.row_pitch, w.pitch)
 
 
-cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const char* workspace, int64_t panel, char* sums) noexcept nogil:
-    """One panel of filters for rows of places [begin, end) of an image."""
+cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const char* workspace, int64_t panel, const char* packed,
+                  char* sums) noexcept nogil:
+    """One panel of filters, which are `packed`, for rows of places [begin, end) of an image."""
     cdef Tile t
     cdef Part* p
     cdef const char* base
@@ -117,7 +118,7 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const ch
             while last > first and i * w.stride_row + p.down[last - 1] >= w.x.height:
                 last -= 1
             t.offsets, t.taps[0] = p.offsets + first * each, (last - first) * each
-            t.b = w.packed + (panel * w.panel * w.taps + p.before * vectors) * w.channels * w.vector + first * each * t.b_tap
+            t.b = packed + p.before * vectors * w.channels * w.vector + first * each * t.b_tap
             if w.written:
                 to = (w.y.data + n * w.y.image + (i * w.apart_row + p.row) * w.y.row + p.column * w.y.pixel + filter * w.size)
             else:
@@ -139,12 +140,36 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const ch
                 vectors * w.vector)
 
 
+cdef inline int64_t panel_bytes(const Work* w) noexcept nogil:
+    """Of a panel's filters, if it is as wide as most."""
+    return w.panel * w.taps * w.channels * w.vector
+
+
+cdef void pack(const Work* w, int64_t panel, int64_t first, int64_t channels, char* packed, char* turned) noexcept nogil:
+    """Some channels of a panel's filters to (part, tap, channel, vector); `turned`: a buffer."""
+    cdef int64_t vectors = min(w.panel, w.vectors - panel * w.panel), few = max(TURNED // w.w.taps, 1), end = first + channels
+    cdef int64_t channel = first, some, k, v, tap
+    cdef Part* p
+    while channel < end:
+        some = min(few, end - channel)
+        for v in range(vectors):
+            turn_filters(w.turn, &w.w, (panel * w.panel + v) * w.lanes, channel, some, turned)
+            for k in range(w.parts):
+                p = &w.part[k]
+                for tap in range(p.high * p.wide):
+                    flambeau_move_pixels(packed + (((p.before + tap) * w.channels + channel) * vectors + v) * w.vector, vectors * w.vector,
+                                         turned + p.order[tap] * w.vector, w.w.taps * w.vector, some, w.vector)
+        channel += some
+
+
 cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (band of rows of places, some panels), the band's part in each image one after another."""
     cdef Work* w = <Work*>context
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
-    cdef char* workspace = w.workspaces + slot * (w.workspace + w.out_workspace)
+    cdef char* workspace = w.workspaces + slot * (w.workspace + w.out_workspace + w.panel_workspace)
     cdef char* sums = workspace + w.workspace
+    cdef char* own = sums + w.out_workspace
+    cdef char* packed
     cdef int64_t task, first, last, panel, at, stop, n, start, line, panels = panels_of(w), split
     for task in range(begin, end):
         split = task % w.splits
@@ -152,6 +177,9 @@ cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
         last = min(first + w.band, w.lines)
         for panel in range(panels * split // w.splits - 1, panels * (split + 1) // w.splits):
             # the turn before the first fills the workspace
+            packed = own if w.packed == NULL else w.packed + panel * panel_bytes(w)
+            if w.packed == NULL and panel >= panels * split // w.splits:
+                pack(w, panel, 0, w.channels, packed, own + lines(panel_bytes(w)))
             line, at = first, 0
             while line < last:
                 n, start = line // w.down, line % w.down
@@ -160,7 +188,7 @@ cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
                     if not w.in_place:
                         fill(w, n, start, stop, workspace + at)
                 else:
-                    compute(w, n, start, stop, workspace + at, panel, sums)
+                    compute(w, n, start, stop, workspace + at, panel, packed, sums)
                 at += height_of(w, stop - start) * w.row_pitch
                 line += stop - start
     flambeau_leave_slot(w.taken, slot)
@@ -170,22 +198,11 @@ cdef void pack_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Filters to packed (panel, part, tap, channel, vector): tasks are (panel, some channels)."""
     cdef Work* w = <Work*>context
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
-    cdef char* turned = w.workspaces + slot * (w.workspace + w.out_workspace)
-    cdef char* to
-    cdef Part* p
-    cdef int64_t few = max(TURNED // w.w.taps, 1), parts = (w.channels + few - 1) // few
-    cdef int64_t task, panel, vectors, channel, channels, k, v, tap
+    cdef char* turned = w.workspaces + slot * (w.workspace + w.out_workspace + w.panel_workspace)
+    cdef int64_t few = max(TURNED // w.w.taps, 1), parts = (w.channels + few - 1) // few, task, panel, part
     for task in range(begin, end):
-        place_of_task(&w.w, task, panels_of(w), parts, &panel, &channel)
-        panel, channel = panel * w.panel, channel * few
-        vectors, channels = min(w.panel, w.vectors - panel), min(few, w.channels - channel)
-        for v in range(vectors):
-            turn_filters(w.turn, &w.w, (panel + v) * w.lanes, channel, channels, turned)
-            for k in range(w.parts):
-                p = &w.part[k]
-                for tap in range(p.high * p.wide):
-                    to = w.packed + (panel * w.taps * w.channels + ((p.before + tap) * w.channels + channel) * vectors + v) * w.vector
-                    flambeau_move_pixels(to, vectors * w.vector, turned + p.order[tap] * w.vector, w.w.taps * w.vector, channels, w.vector)
+        place_of_task(&w.w, task, panels_of(w), parts, &panel, &part)
+        pack(w, panel, part * few, min(few, w.channels - part * few), w.packed + panel * panel_bytes(w), turned)
     flambeau_leave_slot(w.taken, slot)
 
 
@@ -269,7 +286,7 @@ cdef class Direct(Driver):
         cdef Storage workspaces
         cdef int64_t few = max(TURNED // w.w.taps, 1), tasks = panels_of(&w) * ((w.channels + few - 1) // few)
         read_filters(&w.w, pointer(weight), weight.width, w.vector, &w.widens, turned)
-        w.packed, w.taken = pointer(values), taken
+        w.packed, w.taken, w.panel_workspace = pointer(values), taken, 0
         memset(taken, 0, MAX_SLOTS)
         w.slots = <int>max(1, min(min(num_threads(), tasks), MAX_SLOTS))
         w.workspace, w.out_workspace = lines(max(TURNED, w.w.taps) * w.vector), 0
@@ -315,9 +332,12 @@ cdef class Direct(Driver):
         if not laid:
             read_filters(&w.w, weight, element, w.vector, &w.widens, turned)
         w.terms = terms
-        size = 0 if laid else lines(w.vectors * w.vector * w.taps * w.channels)
+        w.panel_workspace = 0
+        if not laid and w.bands == 1:    # each panel is read by one task, which packs it right before: it stays in the second cache
+            w.panel_workspace = lines(panel_bytes(&w)) + lines(max(TURNED, w.w.taps) * w.vector)
+        size = 0 if laid or w.panel_workspace else lines(w.vectors * w.vector * w.taps * w.channels)
         packed = new_storage(size + w.taps * 8 + w.parts * sizeof(Part))
-        w.packed = <char*>weight if laid else packed.data
+        w.packed = <char*>weight if laid else NULL if w.panel_workspace else packed.data
         # a call's own offsets: another thread may run this plan on other strides
         offsets = <int64_t*>(packed.data + size)
         p = <Part*>(offsets + w.taps)
@@ -333,11 +353,11 @@ cdef class Direct(Driver):
         w.taken = taken
         memset(taken, 0, MAX_SLOTS)
         w.slots = <int>max(1, min(min(num_threads(), max(tasks, panels_of(&w) * ((w.channels + few - 1) // few))), MAX_SLOTS))
-        workspaces = new_storage(w.slots * (w.workspace + w.out_workspace))
+        workspaces = new_storage(w.slots * (w.workspace + w.out_workspace + w.panel_workspace))
         w.workspaces = workspaces.data
         work = w.band * w.apart_row * w.y.width * w.channels * w.taps // (w.apart_row * w.apart_column) * w.vectors * w.lanes // w.splits
         with nogil:
-            if not laid:
+            if not laid and w.packed != NULL:
                 parallel_interruptible(pack_range, &w, panels_of(&w) * ((w.channels + few - 1) // few), 4, 2e3)
             parallel_interruptible(bands_range, &w, tasks, max((1 << 17) // max(work, 1), 1), work * NANOSECONDS_A_PRODUCT)
         return 0
