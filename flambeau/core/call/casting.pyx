@@ -14,7 +14,6 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from ..base.device cimport Device
 from ..base.memory cimport is_counted
-from ..base.prepacked cimport prepacked
 from ..base.dtypes cimport BF16, F16, F32, F64, CATEGORY, NO_CODE, as_dtype, dtype, dtype_of
 from ..base.tensor cimport TensorBase, runtime
 from ..tape.modes cimport FORWARD, REVERSE, autocast_on, casting, grad_enabled, set_autocast_on, set_casting
@@ -221,7 +220,15 @@ def brain_of(TensorBase t not None):
     return copied(t, BF16, False)
 
 
-cdef object HALF = half_of, BRAIN = brain_of
+cdef object prepack = None    # of a module that is imported for the first of these casts
+
+
+cdef object kept_cast(TensorBase t, int code):
+    """The cast that the parameter's storage keeps; None at its first use."""
+    global prepack
+    if prepack is None:
+        from ..base.prepacked import prepack
+    return prepack(t, ("cast", code), half_of if code == F16 else brain_of)
 
 
 cdef TensorBase cast_of(TensorBase t, int code, int number):
@@ -242,7 +249,7 @@ cdef TensorBase cast_of(TensorBase t, int code, int number):
     if entry is not None and (<CachedCast>entry).version == t.storage.version:
         return (<CachedCast>entry).made
     if number == 0 and not grad_enabled() & REVERSE and not lower_on() and recorder_slot()[0] == NULL:
-        entry = prepacked(t, ("cast", code), HALF if code == F16 else BRAIN)
+        entry = kept_cast(t, code)
         if entry is not None and (<TensorBase>entry).storage.writes == 0 and is_counted((<TensorBase>entry).storage):
             return <TensorBase>entry
     entry = CachedCast.__new__(CachedCast)
