@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ....codegen.tiles.pair_blocks import fast as fast_pairs
 from ....core.base import prepacked
 from ....core.base.dtypes import by_name
 from ....core.lib.convolution import half_windows as core
@@ -34,7 +35,8 @@ MOST_PADDED = 4  # times the input that it may be with zeros around
 
 @functools.cache
 def possible() -> bool:
-    return core.possible()
+    """Whether the processor multiplies bfloat16 faster than float32: by a matrix unit that this process may use, or by pairs."""
+    return core.by_unit() or (fast_pairs() and core.possible())
 
 
 def takes(x, w, g: Geometry, out: tuple[int, ...], turned: bool) -> bool:
@@ -146,6 +148,7 @@ def _weight_is_less_work(
 
 @functools.cache
 def by_unit() -> bool:
+    """Whether the matrix unit does."""
     return core.by_unit()
 
 
