@@ -28,7 +28,7 @@ FILL = 32  # filters, and channels, that the unit takes together
 MOST_TAPS = 1024
 FEW_PRODUCTS = 1 << 18
 PAIRED = 1.7  # products of pairs in the time of one of float32: 160 to 190 GFLOP/s beside 100 on a Zen 4
-LAID = 40  # flops in the time that an element of the filters takes to be laid out
+LAID = 80  # flops in the time that an element of the filters takes to be laid out
 MOST_PHASES = 16  # of the input, each copied by itself
 MOST_PADDED = 4  # times the input that it may be with zeros around
 
