@@ -84,13 +84,13 @@ def addmm(bias: TensorBase, x: TensorBase, y: TensorBase) -> TensorBase:
 
 def _is_product(x: TensorBase, weight: Sequence[int], g: Geometry, spots: tuple) -> bool:
     """Whether windows of one place over `spots`, read and made, are computed by products of halves, which convert no whole image."""
-    if not x.is_cpu or x.ndim != 4 or g.groups != 1 or set(weight[2:]) != {1} or halves.by_unit():
+    if not x.is_cpu or x.ndim != 4 or g.groups != 1 or set(weight[2:]) != {1}:
         return False
     if not families._reads_alone(g, *spots):
         return False
-    return x.shape[0] * math.prod(spots[1]) >= FEWEST_PLACES or (
-        x.dtype is halves.BFLOAT16 and halves.possible()
-    )
+    if x.dtype is halves.BFLOAT16 and halves.possible():
+        return not halves.by_unit()  # which does better by bands
+    return x.shape[0] * math.prod(spots[1]) >= FEWEST_PLACES
 
 
 def _product(
