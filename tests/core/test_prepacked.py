@@ -22,6 +22,7 @@ flambeau.manual_seed(0)
 LAYERS = {
     "winograd": (nn.Conv2d(32, 32, 3, padding=1), (1, 32, 28, 28)),
     "direct": (nn.Conv2d(16, 40, 5, stride=2), (2, 16, 15, 15)),
+    "few places": (nn.Conv2d(256, 264, 3, padding=1), (2, 256, 2, 2)),
     "channels last": (nn.Conv2d(16, 40, 2).to(memory_format=flambeau.channels_last), (1, 16, 12, 12)),
     "double": (nn.Conv2d(24, 24, 3, dtype=flambeau.float64), (1, 24, 9, 9)),
     "transposed": (nn.ConvTranspose2d(24, 40, 3, stride=2), (1, 24, 9, 9)),
