@@ -103,6 +103,38 @@ def gpt(t: Any, batch: int, length: int, width: int) -> Callable:
     return trained(t, net, lambda: F.cross_entropy(net(tokens).flatten(0, 1), tokens.flatten()))
 
 
+def convnet(t: Any, batch: int, size: int, narrow: bool) -> Callable:
+    """Residual blocks of 64 to 512 channels: two windows of 3 × 3 each, or, `narrow`, one between two of 1 × 1."""
+    nn, F = t.nn, t.nn.functional
+
+    def normed(channels: int, filters: int, window: int, stride: int = 1) -> Any:
+        conv = nn.Conv2d(channels, filters, window, stride, window // 2, bias=False)
+        return nn.Sequential(conv, nn.BatchNorm2d(filters))
+
+    class Block(nn.Module):
+        def __init__(self, channels: int, filters: int, stride: int) -> None:
+            super().__init__()
+            inner = filters // 4 if narrow else filters
+            first = normed(channels, inner, 1 if narrow else 3, 1 if narrow else stride)
+            rest = (
+                (normed(inner, inner, 3, stride), nn.ReLU(), normed(inner, filters, 1))
+                if narrow
+                else (normed(inner, filters, 3),)
+            )
+            self.body = nn.Sequential(first, nn.ReLU(), *rest)
+            self.skip = normed(channels, filters, 1, stride) if channels != filters else nn.Identity()
+
+        def forward(self, x):
+            return F.relu(self.body(x) + self.skip(x))
+
+    widths = (64, 64, 128, 256, 512)
+    blocks = [Block(a, b, 1 if a == b else 2) for a, b in zip(widths, widths[1:])]
+    net = nn.Sequential(normed(3, 64, 7, 2), nn.ReLU(), *blocks)
+    net = settle(t, nn.Sequential(net, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)))
+    x, y = filled(t, batch, 3, size, size), t.arange(batch) % 10
+    return trained(t, net, lambda: F.cross_entropy(net(x), y))
+
+
 def product(t: Any, n: int) -> Callable:
     x, w = filled(t, n, n), filled(t, n, n)
 
@@ -137,6 +169,9 @@ CASES: dict[str, Callable[[Any], Callable[[bool], float]]] = {
     "MLP step, batch 256, width 512": lambda t: mlp(t, 256, 512),
     "nn.TransformerEncoder step, 2 layers, (8, 64, 128)": lambda t: encoder(t, 8, 64, 128),
     "nn.TransformerEncoder step, 2 layers, (8, 128, 256)": lambda t: encoder(t, 8, 128, 256),
+    "residual network step, 3 × 3, (8, 3, 64, 64)": lambda t: convnet(t, 8, 64, False),
+    "residual network step, 3 × 3, (8, 3, 128, 128)": lambda t: convnet(t, 8, 128, False),
+    "residual network step, 1 × 1 and 3 × 3, (8, 3, 128, 128)": lambda t: convnet(t, 8, 128, True),
     "GPT block step, 2 blocks, (8, 64, 128)": lambda t: gpt(t, 8, 64, 128),
     "GPT block step, 2 blocks, (8, 128, 256)": lambda t: gpt(t, 8, 128, 256),
 }

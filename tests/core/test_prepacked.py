@@ -22,10 +22,14 @@ flambeau.manual_seed(0)
 LAYERS = {
     "winograd": (nn.Conv2d(32, 32, 3, padding=1), (1, 32, 28, 28)),
     "direct": (nn.Conv2d(16, 40, 5, stride=2), (2, 16, 15, 15)),
+    "few places": (nn.Conv2d(256, 264, 3, padding=1), (2, 256, 2, 2)),
     "channels last": (nn.Conv2d(16, 40, 2).to(memory_format=flambeau.channels_last), (1, 16, 12, 12)),
     "double": (nn.Conv2d(24, 24, 3, dtype=flambeau.float64), (1, 24, 9, 9)),
     "transposed": (nn.ConvTranspose2d(24, 40, 3, stride=2), (1, 24, 9, 9)),
     "line": (nn.Conv1d(32, 64, 5), (2, 32, 60)),
+    "winograd of halves": (nn.Conv2d(32, 32, 3, padding=1, dtype=flambeau.float16), (1, 32, 28, 28)),
+    "strides of halves": (nn.Conv2d(32, 64, 3, stride=2, dtype=flambeau.bfloat16), (2, 32, 30, 30)),
+    "transposed halves": (nn.ConvTranspose2d(24, 40, 3, stride=2, dtype=flambeau.bfloat16), (1, 24, 9, 9)),
     "lstm": (nn.LSTM(24, 40), (9, 3, 24)),
     "gru": (nn.GRU(24, 33), (9, 3, 24)),
     "rnn": (nn.RNN(24, 16, bidirectional=True), (9, 3, 24)),
@@ -409,3 +413,49 @@ def test_a_compiled_function_that_writes_between_uses(layer):
             for f, e in zip(found, expected):
                 flambeau.testing.assert_close(f, e, rtol=1e-4, atol=1e-4)
             assert function(x, own).equal(function(x, own.clone()))
+
+
+# --- casts by autocast ------------------------------
+CAST = {
+    "convolution": (nn.Conv2d(32, 48, 3, padding=1), (2, 32, 14, 14)),
+    "linear": (nn.Linear(64, 96), (8, 64)),
+}
+
+
+@pytest.mark.parametrize("lower", [flambeau.bfloat16, flambeau.float16], ids=str)
+@pytest.mark.parametrize("name", CAST)
+def test_casts_that_are_kept(name, lower):
+    """A block's casts are the next block's, until the parameter is written to; where gradients are wanted each block makes its own."""
+    made, shape = CAST[name]
+    layer, x = copy.deepcopy(made), flambeau.rand(shape)
+
+    def call():
+        with flambeau.autocast("cpu", dtype=lower):
+            return layer(x)
+
+    def computed():
+        """The same of lower tensors, of which nothing is kept."""
+        given = {k: p.detach().to(lower) for k, p in layer.named_parameters()}
+        return flambeau.func.functional_call(layer, given, (x.to(lower),))
+
+    with flambeau.no_grad():
+        before = prepacked.bytes_held()
+        results = [call() for _ in range(3)]
+        assert prepacked.bytes_held() >= before + layer.weight.numel() * 2
+        assert all(flambeau.equal(r, computed()) for r in results)
+        for write in (
+            lambda: layer.weight.mul_(2),
+            lambda: layer.weight.data.add_(1),
+            lambda: setattr(layer.weight, "data", layer.weight.data * 0.5),
+        ):
+            write()
+            assert all(flambeau.equal(call(), computed()) for _ in range(3))
+        layer.weight.numpy()[:] = 3.0  # whoever knows the address may write unseen
+        assert all(flambeau.equal(call(), computed()) for _ in range(2))
+        layer.weight.numpy()[:] = -1.0
+        assert all(flambeau.equal(call(), computed()) for _ in range(2))
+    layer = copy.deepcopy(made)
+    kept = prepacked.bytes_held()
+    for _ in range(3):
+        call().sum().backward()
+    assert layer.weight.grad.dtype == flambeau.float32 and prepacked.bytes_held() == kept

@@ -171,6 +171,7 @@ _waiting(
         "kernels",
         "matrix_unit",
         "objects",
+        "pair_blocks",
         "panels",
         "quantised",
         "quantised_attention",
@@ -184,6 +185,7 @@ for _module, _names in {
     "attention": ("attention.functions", "attention.half_functions"),
     "extremes": ("extremes.address",),
     "matrix_unit": ("matrix_unit.address", "matrix_unit.possible", "matrix_unit.turning"),
+    "pair_blocks": ("pair_blocks.address",),
     "panels": tuple(
         f"panels.{_name}"
         for _name in ("continued", "crossed", "dot", "layer", "linear", "pairs", "shape", "tile")

@@ -13,6 +13,7 @@ the copies of parameters that are cached until the outermost of them ends.
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from ..base.device cimport Device
+from ..base.memory cimport is_counted
 from ..base.dtypes cimport BF16, F16, F32, F64, CATEGORY, NO_CODE, as_dtype, dtype, dtype_of
 from ..base.tensor cimport TensorBase, runtime
 from ..tape.modes cimport FORWARD, REVERSE, autocast_on, casting, grad_enabled, set_autocast_on, set_casting
@@ -209,9 +210,31 @@ cdef TensorBase converted(TensorBase t, int code):
     return copied(t, code, False)
 
 
+def half_of(TensorBase t not None):
+    """In float16, as `prepacked` keeps it."""
+    return copied(t, F16, False)
+
+
+def brain_of(TensorBase t not None):
+    """In bfloat16."""
+    return copied(t, BF16, False)
+
+
+cdef object prepack = None    # of a module that is imported for the first of these casts
+
+
+cdef object kept_cast(TensorBase t, int code):
+    """The cast that the parameter's storage keeps; None at its first use."""
+    global prepack
+    if prepack is None:
+        from ..base.prepacked import prepack
+    return prepack(t, ("cast", code), half_of if code == F16 else brain_of)
+
+
 cdef TensorBase cast_of(TensorBase t, int code, int number):
     """A floating tensor of that type of device in another dtype; float64 stays.  Casts of parameters to the lower dtype are cached,
-    for each mode of the tape, until the parameter is written to.
+    for each mode of the tape, until the parameter is written to; those that no gradient is wanted of stay with the parameter's storage as
+    prepacked weights do, and what is laid out of them with them.
     """
     cdef int64_t key
     if t.code == code or CATEGORY[t.code] != 2 or t.code == F64 or number_of(t) != number:
@@ -225,6 +248,10 @@ cdef TensorBase cast_of(TensorBase t, int code, int number):
     entry = (<CastCache>flambeau_cast_cache).entries.get(key)
     if entry is not None and (<CachedCast>entry).version == t.storage.version:
         return (<CachedCast>entry).made
+    if number == 0 and not grad_enabled() & REVERSE and not lower_on() and recorder_slot()[0] == NULL:
+        entry = kept_cast(t, code)
+        if entry is not None and (<TensorBase>entry).storage.writes == 0 and is_counted((<TensorBase>entry).storage):
+            return <TensorBase>entry
     entry = CachedCast.__new__(CachedCast)
     (<CachedCast>entry).source, (<CachedCast>entry).version, (<CachedCast>entry).made = t, t.storage.version, converted(t, code)
     (<CastCache>flambeau_cast_cache).entries[key] = entry

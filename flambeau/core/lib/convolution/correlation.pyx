@@ -21,6 +21,7 @@ cdef struct Work:
     char* grad
     char* sums                    # (groups, channels, taps, padded filters)
     int64_t* offsets
+    int64_t grad_size             # of an element: halves are converted as they are turned
     int64_t size, lanes, groups, channels, filters, padded
     int64_t blocks, vectors, more_blocks      # of filters in a group: the first `more_blocks` are a vector wider than `vectors`
     int64_t tiles, rows, more_tiles           # of rows: of channels, or of the taps of a line
@@ -61,7 +62,7 @@ cdef void turn_band(Work* w, char* buffer, int64_t group, int64_t first, int64_t
         image = s // w.out[0]
         plane = s - image * w.out[0]
         w.turn(w.grad + image * w.grad_image + (group * w.filters + first) * w.grad_channel
-               + ((plane * w.out[1] + band.row) * w.out[2] + band.column) * w.size,
+               + ((plane * w.out[1] + band.row) * w.out[2] + band.column) * w.grad_size,
                w.grad_channel, min(w.filters - first, vectors * w.lanes), places, buffer + (s - band.slab) * places * wide, wide)
 
 
@@ -164,7 +165,7 @@ def weight_gradient(tuple tiles not None, int64_t turn, TensorBase x not None, T
     """Adds to sums (groups, channels, taps, padded filters): x (N, C, D, H, W), grad (N, O, D', H', W'), contiguous.
 
     `tiles`: functions of the register tile that add to what stands there, [smaller blocks of filters][smaller rows]; `turn`: the function
-    that turns matrices.  `filters`: (blocks, vectors of the smaller, how many are a vector wider); `rows`: (tiles, rows of the smaller, how
+    that turns matrices of the gradient's elements to the input's.  `filters`: (blocks, vectors of the smaller, how many are a vector wider); `rows`: (tiles, rows of the smaller, how
     many have a row more), of channels, or `along` lines, of taps: then the input has its padding.
     """
     cdef Work w
@@ -185,7 +186,8 @@ def weight_gradient(tuple tiles not None, int64_t turn, TensorBase x not None, T
         w.kernel[d], w.stride[d], w.before[d], w.dilation[d] = kernel[d], stride[d], before[d], dilation[d]
         w.sizes[d], w.out[d], w.x_step[d] = x.sizes[2 + d], grad.sizes[2 + d], x.strides[2 + d] * w.size
     w.x_image, w.x_channel = x.strides[0] * w.size, x.strides[1] * w.size
-    w.grad_image, w.grad_channel = grad.strides[0] * w.size, grad.strides[1] * w.size
+    w.grad_size = grad.width
+    w.grad_image, w.grad_channel = grad.strides[0] * w.grad_size, grad.strides[1] * w.grad_size
     w.slabs = x.sizes[0] * w.out[0]
     wide = (w.vectors + (w.more_blocks > 0)) * lanes * w.size
     plane = w.out[1] * w.out[2] * wide

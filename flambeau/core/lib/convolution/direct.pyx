@@ -4,7 +4,7 @@
 A task takes a band of rows of the output.  The rows of the input that it reads are brought to a buffer in which a pixel's channels lie
 side by side, with zeros beside the image; where the input is so already, it is read in place.  Rows of the window that lie
 outside are left out.  Then panels of filters go over the band, and their sums to the output: by way of a workspace that is turned
-where the output has its pixels side by side.
+where the output has its pixels side by side.  Halves are converted in these two steps.
 
 The output may have parts with windows of their own, `apart` from pixel to pixel: the phases of a strided convolution's gradient.
 """
@@ -13,8 +13,8 @@ from libc.stdlib cimport calloc, free
 from libc.stdint cimport int64_t, uintptr_t
 from .driver cimport Driver
 from .images cimport (
-    MAX_SLOTS, Filters, Image, bring, deliver, flambeau_leave_slot, flambeau_move_pixels, flambeau_take_slot, lines,
-    place_of_task, read_image, turn_filters, turn_t,
+    MAX_SLOTS, Converting, Filters, Image, bring, convert_image, deliver, flambeau_leave_slot, flambeau_move_pixels, flambeau_take_slot,
+    lines, place_of_task, read_converting, read_filters, read_image, turn_filters, turn_t,
 )
 from ..tiles cimport Tile, tile_t
 from ...base.memory cimport Storage, new_storage
@@ -47,19 +47,22 @@ cdef struct Work:
     int64_t stride_row, stride_column, apart_row, apart_column
     int64_t lines, band, bands, splits                            # rows of places of all images, of a task
     int64_t low, high, left, width                                # rows and columns of the input that a place reaches
-    int64_t pitch, row_pitch, workspace, out_workspace
-    bint in_place
+    int64_t pitch, row_pitch, workspace, out_workspace, panel_workspace
+    bint in_place             # the input is read where it lies
+    bint written              # the output is written where it lies
     bint joined               # a row of the window is one tap
     int parts
     Part* part
     int64_t down              # rows of places an image
     int operands              # of the epilogue, each an element for each lane of each vector of filters, one after another
     const char* terms
-    char* packed
+    char* packed              # all panels; NULL where the task that reads a panel packs it
     char* workspaces
     unsigned char* taken
     int slots
     turn_t turn
+    Converting widens
+    Converting narrows
     tile_t tiles[MAX_VECTORS + 1][MAX_ROWS + 1]
 
 
@@ -81,22 +84,23 @@ cdef void fill(const Work* w, int64_t n, int64_t begin, int64_t end, char* works
             bring(w.turn, &w.x, n, 0, w.channels, row, w.left, w.width, workspace + k * w.row_pitch, w.pitch)
 
 
-cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const char* workspace, int64_t panel, char* sums) noexcept nogil:
-    """One panel of filters for rows of places [begin, end) of an image."""
+cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const char* workspace, int64_t panel, const char* packed,
+                  char* sums) noexcept nogil:
+    """One panel of filters, which are `packed`, for rows of places [begin, end) of an image."""
     cdef Tile t
     cdef Part* p
     cdef const char* base
     cdef char* to
     cdef int64_t i, k, first, last, run, runs, start, stop, each, c_line
     cdef int64_t vectors = min(w.panel, w.vectors - panel * w.panel), filter = panel * w.panel * w.lanes
-    cdef int64_t c_step = w.apart_column * (w.y.pixel if w.y.last else vectors * w.vector)
+    cdef int64_t c_step = w.apart_column * (w.y.pixel if w.written else vectors * w.vector)
     memset(&t, 0, sizeof(Tile))
     t.row, t.step = w.stride_column * w.pitch, w.size
     t.b_step, t.b_vector = vectors * w.vector, w.vector
     t.c_row = c_step
     for k in range(w.operands):
         t.operands[k].data = w.terms + (k * w.vectors * w.lanes + filter) * w.size
-    t.columns = min(vectors * w.lanes, w.filters - filter) if w.y.last else vectors * w.lanes
+    t.columns = min(vectors * w.lanes, w.filters - filter) if w.written else vectors * w.lanes
     if w.in_place:
         base = w.x.data + n * w.x.image
     else:
@@ -114,8 +118,8 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const ch
             while last > first and i * w.stride_row + p.down[last - 1] >= w.x.height:
                 last -= 1
             t.offsets, t.taps[0] = p.offsets + first * each, (last - first) * each
-            t.b = w.packed + (panel * w.panel * w.taps + p.before * vectors) * w.channels * w.vector + first * each * t.b_tap
-            if w.y.last:
+            t.b = packed + p.before * vectors * w.channels * w.vector + first * each * t.b_tap
+            if w.written:
                 to = (w.y.data + n * w.y.image + (i * w.apart_row + p.row) * w.y.row + p.column * w.y.pixel + filter * w.size)
             else:
                 to = sums + (((i - begin) * w.apart_row + p.row) * w.y.width + p.column) * vectors * w.vector
@@ -124,11 +128,11 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const ch
                 t.a = base + i * w.stride_row * w.row_pitch + start * w.stride_column * w.pitch
                 t.c = to + start * c_step
                 w.tiles[vectors][stop - start](&t)
-    if w.y.last:
+    if w.written:
         return
     start, stop = begin * w.apart_row, min(end * w.apart_row, w.y.height)
     c_line = w.y.width * vectors * w.vector
-    if w.y.row == w.y.width * w.size:
+    if w.y.row == w.y.width * w.y.pixel:
         deliver(w.turn, &w.y, n, filter, min(vectors * w.lanes, w.filters - filter), start, (stop - start) * w.y.width, sums, vectors * w.vector)
         return
     for i in range(start, stop):
@@ -136,12 +140,36 @@ cdef void compute(const Work* w, int64_t n, int64_t begin, int64_t end, const ch
                 vectors * w.vector)
 
 
+cdef inline int64_t panel_bytes(const Work* w) noexcept nogil:
+    """Of a panel's filters, if it is as wide as most."""
+    return w.panel * w.taps * w.channels * w.vector
+
+
+cdef void pack(const Work* w, int64_t panel, int64_t first, int64_t channels, char* packed, char* turned) noexcept nogil:
+    """Some channels of a panel's filters to (part, tap, channel, vector); `turned`: a buffer."""
+    cdef int64_t vectors = min(w.panel, w.vectors - panel * w.panel), few = max(TURNED // w.w.taps, 1), end = first + channels
+    cdef int64_t channel = first, some, k, v, tap
+    cdef Part* p
+    while channel < end:
+        some = min(few, end - channel)
+        for v in range(vectors):
+            turn_filters(w.turn, &w.w, (panel * w.panel + v) * w.lanes, channel, some, turned)
+            for k in range(w.parts):
+                p = &w.part[k]
+                for tap in range(p.high * p.wide):
+                    flambeau_move_pixels(packed + (((p.before + tap) * w.channels + channel) * vectors + v) * w.vector, vectors * w.vector,
+                                         turned + p.order[tap] * w.vector, w.w.taps * w.vector, some, w.vector)
+        channel += some
+
+
 cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (band of rows of places, some panels), the band's part in each image one after another."""
     cdef Work* w = <Work*>context
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
-    cdef char* workspace = w.workspaces + slot * (w.workspace + w.out_workspace)
+    cdef char* workspace = w.workspaces + slot * (w.workspace + w.out_workspace + w.panel_workspace)
     cdef char* sums = workspace + w.workspace
+    cdef char* own = sums + w.out_workspace
+    cdef char* packed
     cdef int64_t task, first, last, panel, at, stop, n, start, line, panels = panels_of(w), split
     for task in range(begin, end):
         split = task % w.splits
@@ -149,6 +177,9 @@ cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
         last = min(first + w.band, w.lines)
         for panel in range(panels * split // w.splits - 1, panels * (split + 1) // w.splits):
             # the turn before the first fills the workspace
+            packed = own if w.packed == NULL else w.packed + panel * panel_bytes(w)
+            if w.packed == NULL and panel >= panels * split // w.splits:
+                pack(w, panel, 0, w.channels, packed, own + lines(panel_bytes(w)))
             line, at = first, 0
             while line < last:
                 n, start = line // w.down, line % w.down
@@ -157,7 +188,7 @@ cdef void bands_range(void* context, int64_t begin, int64_t end) noexcept nogil:
                     if not w.in_place:
                         fill(w, n, start, stop, workspace + at)
                 else:
-                    compute(w, n, start, stop, workspace + at, panel, sums)
+                    compute(w, n, start, stop, workspace + at, panel, packed, sums)
                 at += height_of(w, stop - start) * w.row_pitch
                 line += stop - start
     flambeau_leave_slot(w.taken, slot)
@@ -167,30 +198,12 @@ cdef void pack_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Filters to packed (panel, part, tap, channel, vector): tasks are (panel, some channels)."""
     cdef Work* w = <Work*>context
     cdef int slot = flambeau_take_slot(w.taken, w.slots)
-    cdef char* turned = w.workspaces + slot * (w.workspace + w.out_workspace)
-    cdef char* to
-    cdef Part* p
-    cdef int64_t few = max(TURNED // w.w.taps, 1), parts = (w.channels + few - 1) // few
-    cdef int64_t task, panel, vectors, channel, channels, k, v, tap
+    cdef char* turned = w.workspaces + slot * (w.workspace + w.out_workspace + w.panel_workspace)
+    cdef int64_t few = max(TURNED // w.w.taps, 1), parts = (w.channels + few - 1) // few, task, panel, part
     for task in range(begin, end):
-        place_of_task(&w.w, task, panels_of(w), parts, &panel, &channel)
-        panel, channel = panel * w.panel, channel * few
-        vectors, channels = min(w.panel, w.vectors - panel), min(few, w.channels - channel)
-        for v in range(vectors):
-            turn_filters(w.turn, &w.w, (panel + v) * w.lanes, channel, channels, turned)
-            for k in range(w.parts):
-                p = &w.part[k]
-                for tap in range(p.high * p.wide):
-                    to = w.packed + (panel * w.taps * w.channels + ((p.before + tap) * w.channels + channel) * vectors + v) * w.vector
-                    flambeau_move_pixels(to, vectors * w.vector, turned + p.order[tap] * w.vector, w.w.taps * w.vector, channels, w.vector)
+        place_of_task(&w.w, task, panels_of(w), parts, &panel, &part)
+        pack(w, panel, part * few, min(few, w.channels - part * few), w.packed + panel * panel_bytes(w), turned)
     flambeau_leave_slot(w.taken, slot)
-
-
-cdef void read_filters(Work* w, const char* weight, bint turned) noexcept nogil:
-    w.w.data, w.w.size, w.w.lanes, w.w.filters, w.w.channels = weight, w.size, w.lanes, w.filters, w.channels
-    w.w.filter, w.w.channel = w.channels * w.w.taps * w.size, w.w.taps * w.size
-    if turned:
-        w.w.filter, w.w.channel = w.w.taps * w.size, w.filters * w.w.taps * w.size
 
 
 cdef class Direct(Driver):
@@ -200,9 +213,11 @@ cdef class Direct(Driver):
     cdef readonly tuple layout    # equal for drivers that read one layout of filters
 
     def __cinit__(self, int size, int lanes, tuple x_shape, int64_t filters, tuple out, tuple stride, tuple apart, tuple parts, int window,
-                  int panel, int most, int64_t band, int64_t splits, int64_t pitch, uintptr_t turn, tuple tiles, int operands):
+                  int panel, int most, int64_t band, int64_t splits, int64_t pitch, uintptr_t turn, tuple tiles, int operands,
+                  tuple converting):
         """`parts`: (rows, columns, first row, first column, rows of the window, columns of it, taps in that order) of each part of
-        the output; `window`: taps of the weight; `pitch`: elements from pixel to pixel of the workspace; `tiles`: (vectors, rows, address); `operands`: of their epilogue.
+        the output; `window`: taps of the weight; `pitch`: elements from pixel to pixel of the workspace; `tiles`: (vectors, rows, address); `operands`: of their epilogue;
+        `converting`: see `read_converting`.
         """
         cdef Work* w = &self.w
         cdef int64_t count = 0, k, number
@@ -251,6 +266,8 @@ cdef class Direct(Driver):
         w.out_workspace = lines(min(band, w.down) * w.apart_row * <int64_t>out[1] * panel * w.vector)
         w.workspace = max(w.workspace, lines(max(TURNED, window) * w.vector) - w.out_workspace)
         w.turn = <turn_t>turn
+        w.w.filters, w.w.channels, w.w.lanes = filters, w.channels, lanes
+        read_converting(converting, &w.widens, &w.narrows)
         for vectors, rows, address in tiles:
             w.tiles[<int>vectors][<int>rows] = <tile_t><uintptr_t>address
 
@@ -268,8 +285,8 @@ cdef class Direct(Driver):
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage workspaces
         cdef int64_t few = max(TURNED // w.w.taps, 1), tasks = panels_of(&w) * ((w.channels + few - 1) // few)
-        read_filters(&w, pointer(weight), turned)
-        w.packed, w.taken = pointer(values), taken
+        read_filters(&w.w, pointer(weight), weight.width, w.vector, &w.widens, turned)
+        w.packed, w.taken, w.panel_workspace = pointer(values), taken, 0
         memset(taken, 0, MAX_SLOTS)
         w.slots = <int>max(1, min(min(num_threads(), tasks), MAX_SLOTS))
         w.workspace, w.out_workspace = lines(max(TURNED, w.w.taps) * w.vector), 0
@@ -284,12 +301,15 @@ cdef class Direct(Driver):
         cdef Image image, result
         read_image(&image, x)
         read_image(&result, out)
-        self.run_at(&image, &result, pointer(weight), pointer(terms), turned, laid)
+        convert_image(&image, &self.w.widens, self.w.size)
+        convert_image(&result, &self.w.narrows, self.w.size)
+        self.run_at(&image, &result, pointer(weight), weight.width, pointer(terms), turned, laid)
 
     cdef int compute(self, const Image* x, const Image* y, const char* weight, const char* terms) except -1:
-        return self.run_at(x, y, weight, terms, False, False)
+        return self.run_at(x, y, weight, self.w.size, terms, False, False)
 
-    cdef int run_at(self, const Image* x, const Image* y, const char* weight, const char* terms, bint turned, bint laid) except -1:
+    cdef int run_at(self, const Image* x, const Image* y, const char* weight, int64_t element, const char* terms, bint turned,
+                    bint laid) except -1:
         cdef Work w = self.w
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage workspaces, packed
@@ -297,22 +317,27 @@ cdef class Direct(Driver):
         cdef int64_t k, i, j, tasks = w.bands * w.splits, few = max(TURNED // w.w.taps, 1), work, each, size
         cdef int64_t* offsets
         w.x, w.y = x[0], y[0]
-        w.in_place = (w.x.last and w.left >= 0 and w.left + w.width <= w.x.width
+        w.in_place = (w.x.last and w.x.size == w.size and w.left >= 0 and w.left + w.width <= w.x.width
                       and w.stride_column * w.x.pixel % SET_BYTES != 0)
         if w.in_place:
             w.pitch, w.row_pitch, w.workspace = w.x.pixel, w.x.row, lines(max(TURNED, w.w.taps) * w.vector)
-        if w.y.last:
+        w.written = w.y.last and w.y.size == w.size
+        if w.written:
             w.out_workspace = 0
             w.workspace = max(w.workspace, lines(max(TURNED, w.w.taps) * w.vector))
         w.joined = w.pitch == w.channels * w.size
         for k in range(w.parts):
             for j in range(1, w.part[k].wide):
                 w.joined = w.joined and w.part[k].right[j] == w.part[k].right[j - 1] + 1
-        read_filters(&w, weight, turned)
+        if not laid:
+            read_filters(&w.w, weight, element, w.vector, &w.widens, turned)
         w.terms = terms
-        size = 0 if laid else lines(w.vectors * w.vector * w.taps * w.channels)
+        w.panel_workspace = 0
+        if not laid and w.bands == 1:    # each panel is read by one task, which packs it right before: it stays in the second cache
+            w.panel_workspace = lines(panel_bytes(&w)) + lines(max(TURNED, w.w.taps) * w.vector)
+        size = 0 if laid or w.panel_workspace else lines(w.vectors * w.vector * w.taps * w.channels)
         packed = new_storage(size + w.taps * 8 + w.parts * sizeof(Part))
-        w.packed = <char*>weight if laid else packed.data
+        w.packed = <char*>weight if laid else NULL if w.panel_workspace else packed.data
         # a call's own offsets: another thread may run this plan on other strides
         offsets = <int64_t*>(packed.data + size)
         p = <Part*>(offsets + w.taps)
@@ -328,11 +353,11 @@ cdef class Direct(Driver):
         w.taken = taken
         memset(taken, 0, MAX_SLOTS)
         w.slots = <int>max(1, min(min(num_threads(), max(tasks, panels_of(&w) * ((w.channels + few - 1) // few))), MAX_SLOTS))
-        workspaces = new_storage(w.slots * (w.workspace + w.out_workspace))
+        workspaces = new_storage(w.slots * (w.workspace + w.out_workspace + w.panel_workspace))
         w.workspaces = workspaces.data
         work = w.band * w.apart_row * w.y.width * w.channels * w.taps // (w.apart_row * w.apart_column) * w.vectors * w.lanes // w.splits
         with nogil:
-            if not laid:
+            if not laid and w.packed != NULL:
                 parallel_interruptible(pack_range, &w, panels_of(&w) * ((w.channels + few - 1) // few), 4, 2e3)
             parallel_interruptible(bands_range, &w, tasks, max((1 << 17) // max(work, 1), 1), work * NANOSECONDS_A_PRODUCT)
         return 0

@@ -9,7 +9,7 @@ image, and what is computed there is not written.  Where channels are few, taps 
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uint16_t, uint32_t
 from .images cimport MAX_SLOTS, flambeau_leave_slot, flambeau_take_slot
-from ..products.halves cimport blocks, give_back, has_unit, rounds, set_up
+from ..products.halves cimport blocks, give_back, has_blocks, has_unit, rounds, set_up
 from ...base.memory cimport Storage, new_storage
 from ...base.parallel cimport num_threads, parallel_for, parallel_interruptible
 from ...base.tensor cimport TensorBase, pointer
@@ -247,7 +247,12 @@ def collect(TensorBase products not None, TensorBase to not None) -> None:
 
 
 def possible() -> bool:
-    """Whether the processor has a matrix unit that this process may use."""
+    """Whether the processor multiplies bfloat16: by a matrix unit that this process may use, or by pairs."""
+    return bool(has_blocks())
+
+
+def by_unit() -> bool:
+    """Whether the matrix unit does."""
     return bool(has_unit())
 
 
@@ -269,8 +274,10 @@ def run(TensorBase x not None, TensorBase weight not None, TensorBase bias not N
     w.apart_high, w.apart_wide = apart
     w.fold, w.taps, w.pairs = fold, weight.sizes[1], weight.sizes[2] // 2
     w.deep = w.channels * (1 if fold == 0 else w.kernel_wide if fold == 1 else w.kernel_wide * w.kernel_high)
+    if not has_blocks():
+        raise RuntimeError("a convolution of bfloat16: the processor does not multiply them")
     if w.taps > MOST_TAPS or weight.sizes[2] % DEEP or weight.sizes[0] % TALL:
-        raise ValueError(f"a convolution by the matrix unit: weights of {weight.sizes[0]}, {weight.sizes[1]}, {weight.sizes[2]}")
+        raise ValueError(f"a convolution of bfloat16: weights of {weight.sizes[0]}, {weight.sizes[1]}, {weight.sizes[2]}")
     a = 0 if fold == 2 else (w.kernel_high - 1) * w.apart_high
     b = 0 if fold else (w.kernel_wide - 1) * w.apart_wide
     w.phases_high, w.phases_wide = min(w.stride_high, a + 1), min(w.stride_wide, b + 1)

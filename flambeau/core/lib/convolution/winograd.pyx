@@ -10,8 +10,8 @@ from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uintptr_t
 from .driver cimport Driver
 from .images cimport (
-    LINE, MAX_SLOTS, Filters, Image, bring, deliver, flambeau_leave_slot, flambeau_take_slot, lines, place_of_task,
-    read_image, turn_filters, turn_t,
+    LINE, MAX_SLOTS, Converting, Filters, Image, bring, convert_image, deliver, flambeau_leave_slot, flambeau_take_slot, lines,
+    place_of_task, read_converting, read_filters, read_image, turn_filters, turn_t,
 )
 from ..tiles cimport Tile, tile_t
 from ...base.memory cimport Storage, new_storage
@@ -48,6 +48,8 @@ cdef struct Work:
     unsigned char* taken
     int slots
     turn_t turn
+    Converting widens
+    Converting narrows
     spread_t spread
     gather_t gather
     lift_t lift
@@ -177,8 +179,10 @@ cdef class Winograd(Driver):
     cdef readonly tuple layout    # equal for drivers that read one layout of filters
 
     def __cinit__(self, int m, int size, int lanes, tuple x_shape, int64_t filters, tuple before, tuple out, int panel, int most,
-                  int64_t block, bint shared, tuple steps, tuple tiles):
-        """`steps`: addresses of turn, spread, gather, lift; `tiles`: (vectors, rows, address) of each tile."""
+                  int64_t block, bint shared, tuple steps, tuple tiles, tuple converting):
+        """`steps`: addresses of turn, spread, gather, lift; `tiles`: (vectors, rows, address) of each tile; `converting`: see
+        `read_converting`.
+        """
         cdef Work* w = &self.w
         cdef int64_t t = m + 2, rows
         w.m, w.t, w.size, w.lanes, w.vector = m, t, size, lanes, lanes * size
@@ -197,6 +201,7 @@ cdef class Winograd(Driver):
         w.slot_bytes = lines(max(w.workspace, w.out_workspace)) + (0 if shared else w.values_bytes)
         w.turn, w.spread = <turn_t><uintptr_t>steps[0], <spread_t><uintptr_t>steps[1]
         w.gather, w.lift = <gather_t><uintptr_t>steps[2], <lift_t><uintptr_t>steps[3]
+        read_converting(converting, &w.widens, &w.narrows)
         w.workspace = lines(w.workspace)
         w.out_workspace = lines(w.out_workspace)
         for vectors, count, address in tiles:
@@ -208,16 +213,15 @@ cdef class Winograd(Driver):
 
     def lift(self, TensorBase weight not None, TensorBase values not None, bint turned) -> None:
         """`weight` (K, C, 3, 3), contiguous, to values; `turned`: (C, K, 3, 3), whose taps are taken from the last to the first."""
-        self.lift_at(pointer(weight), pointer(values), turned)
+        self.lift_at(pointer(weight), weight.width, pointer(values), turned)
 
-    cdef int lift_at(self, const char* weight, char* values, bint turned) except -1:
+    cdef int lift_at(self, const char* weight, int64_t size, char* values, bint turned) except -1:
         cdef Work w = self.w
         cdef int64_t tasks = panels_of(&w) * ((w.channels + CHANNELS - 1) // CHANNELS)
         cdef unsigned char taken[MAX_SLOTS]
         cdef Storage workspaces
-        w.w.data, w.w.taps, w.w.size, w.w.lanes = weight, 9, w.size, w.lanes
-        w.w.filters, w.w.channels, w.flipped = w.filters, w.channels, turned
-        w.w.filter, w.w.channel = (9 * w.size, w.filters * 9 * w.size) if turned else (w.channels * 9 * w.size, 9 * w.size)
+        w.w.filters, w.w.channels, w.w.taps, w.w.lanes, w.flipped = w.filters, w.channels, 9, w.lanes, turned
+        read_filters(&w.w, weight, size, w.vector, &w.widens, turned)
         w.u = values
         w.slots = <int>max(1, min(min(num_threads(), tasks), MAX_SLOTS))
         w.slot_bytes = lines(CHANNELS * w.vector * (9 + w.t * w.t * w.panel))
@@ -233,11 +237,13 @@ cdef class Winograd(Driver):
         cdef Image image, result
         read_image(&image, x)
         read_image(&result, out)
+        convert_image(&image, &self.w.widens, self.w.size)
+        convert_image(&result, &self.w.narrows, self.w.size)
         self.run_at(&image, &result, pointer(values), pointer(terms))
 
     cdef int compute(self, const Image* x, const Image* y, const char* weight, const char* terms) except -1:
         cdef Storage values = new_storage(self.values() * self.w.size)
-        self.lift_at(weight, values.data, False)
+        self.lift_at(weight, self.w.size, values.data, False)
         return self.run_at(x, y, values.data, terms)
 
     cdef int run_at(self, const Image* x, const Image* y, char* values, const char* terms) except -1:

@@ -8,7 +8,8 @@ always added to in the order of the blocks, which depends on the shape alone.
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uintptr_t
 from .images cimport (
-    LINE, MAX_SLOTS, Image, bring, flambeau_leave_slot, flambeau_take_slot, lines, read_image, turn_t,
+    LINE, MAX_SLOTS, Converting, Image, bring, convert_image, flambeau_leave_slot, flambeau_take_slot, lines, read_converting, read_image,
+    turn_t,
 )
 from ..tiles cimport Tile, tile_t
 from ...base.memory cimport Storage, new_storage
@@ -122,18 +123,23 @@ cdef void lower_range(void* context, int64_t begin, int64_t end) noexcept nogil:
 
 
 def weight_gradient(TensorBase x not None, TensorBase grad not None, TensorBase out not None, tuple before not None, int64_t lanes,
-                    tuple steps not None, tuple tiles not None, tuple filters not None, tuple rows not None) -> None:
-    """x (N, C, H, W) and grad (N, K, H', W') to out (K, C, 3, 3), contiguous.
+                    tuple steps not None, tuple tiles not None, tuple filters not None, tuple rows not None, tuple converting not None) -> None:
+    """x (N, C, H, W) and grad (N, K, H', W') to out (K, C, 3, 3), contiguous; of halves to float32.
 
-    `steps`: addresses of turn, spread, expand, lower; `tiles`, `filters`, `rows`: as in `correlation.weight_gradient`.
+    `steps`: addresses of turn, spread, expand, lower; `tiles`, `filters`, `rows`: as in `correlation.weight_gradient`; `converting`: see
+    `read_converting`.
     """
     cdef Work w
     cdef unsigned char taken[MAX_SLOTS]
     cdef Storage workspaces, values, sums
-    cdef int64_t size = x.width, block, squares, tasks
+    cdef Converting widens, narrows
+    cdef int64_t size = out.width, block, squares, tasks
     cdef int i, j
     read_image(&w.x, x)
     read_image(&w.g, grad)
+    read_converting(converting, &widens, &narrows)
+    convert_image(&w.x, &widens, size)
+    convert_image(&w.g, &widens, size)
     w.turn, w.spread = <turn_t><uintptr_t>steps[0], <spread_t><uintptr_t>steps[1]
     w.expand, w.lower = <spread_t><uintptr_t>steps[2], <lower_t><uintptr_t>steps[3]
     for i in range(2):

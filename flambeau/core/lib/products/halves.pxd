@@ -24,9 +24,10 @@ ctypedef void (*block_t)(const char* a, int64_t a_row, int64_t a_step, const cha
 ctypedef void (*round_t)(const float* sums, char* c, int64_t step, int64_t rows, int64_t columns, float alpha,
                          float beta) noexcept nogil
 
-cdef block_t blocks[2][2]     # of the matrix unit: for one or two registers of rows, and of columns
+cdef block_t blocks[2][2]     # of the matrix unit, or by pairs once `has_blocks` has been called: for one or two registers of rows, and of columns
 cdef round_t rounds
 cdef bint has_unit() except -1
+cdef bint has_blocks() except -1      # whether blocks can be computed, by the unit or, as `pair_blocks.py` does, by pairs
 cdef bint by_unit() noexcept nogil    # the same, once `ready` has been called
 
 ctypedef void (*turn_t)(const char* source, int64_t step, int64_t rows, int64_t columns, char* to, int64_t to_step) noexcept nogil

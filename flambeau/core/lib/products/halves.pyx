@@ -91,6 +91,20 @@ cdef bint has_unit() except -1:
     return ready(0) and unit
 
 
+cdef bint has_blocks() except -1:
+    """Whether `blocks` and `rounds` can be called: the matrix unit's, or the same by pairs."""
+    global rounds
+    cdef int v, i
+    if not ready(0):
+        return False
+    if rounds == NULL:
+        for v in range(2):
+            for i in range(2):
+                blocks[v][i] = <block_t><uintptr_t>callbacks["pair_blocks.address"](v + 1, i + 1)
+        rounds = <round_t><uintptr_t>callbacks["matrix_unit.address"](0, 1)
+    return True
+
+
 cdef bint by_unit() noexcept nogil:
     return unit
 
@@ -110,10 +124,12 @@ cdef turn_t turning() except NULL:
 
 cdef void set_up(int rows) noexcept nogil:
     """The unit's registers, for blocks that this thread computes until it gives them back: those of left operands and sums have so many
-    rows, up to 16.
+    rows, up to 16.  Without a unit there are none.
     """
     cdef unsigned char setup[STEP]
     cdef int i
+    if not unit:
+        return
     memset(setup, 0, STEP)
     setup[0] = 1
     for i in range(8):
@@ -123,7 +139,8 @@ cdef void set_up(int rows) noexcept nogil:
 
 
 cdef void give_back() noexcept nogil:
-    sets_up(NULL)
+    if unit:
+        sets_up(NULL)
 
 
 cdef inline int64_t groups_of(int64_t columns) noexcept nogil:

@@ -2,4 +2,4 @@
 
 from ....core.base.lazily import waiting as _waiting
 
-_waiting(__name__, "depthwise", "families", "grid", "halves")  # for the first of their calls
+_waiting(__name__, "depthwise", "families", "grid", "half_families", "halves")  # for the first of their calls

@@ -3,7 +3,7 @@
     convolution                    out[n, o, p] = sum of w[o, c, k] x[n, c, stride p + dilation k - padding], or its adjoint in x
     convolution_backward           the gradients of input, weight and bias
 
-Here stand arguments and derivatives; `convolution/families.py` chooses how each is computed.
+Here stand arguments and derivatives; `families.py` chooses how each is computed, `half_families.py` of halves.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ....core.base.tensor import TensorBase
 from ...declare import checks
 from ...declare.examples import of_call
 from ...declare.flops import Count, Shape, conv_flop_count
-from ...declare.half_types import FLOAT32, HALF_TYPES
+from ...declare.half_types import HALF_TYPES
 from ...declare.registry import REGISTRY, leaf, library, register
 from ...pointwise.complex_numbers import complex_of
 from ..pooling.pooling import addressable, ntuple, positive
-from . import depthwise, families, halves
+from . import families, half_families
 from .grid import Geometry
 
 
@@ -37,10 +37,6 @@ def _count_backward(
     return Count("aten.convolution_backward", sum(wanted[:2]) * each)
 
 
-def _wide(x: TensorBase | None) -> TensorBase | None:
-    return None if x is None else x.to(FLOAT32)
-
-
 @leaf("library", flops=_count, sharding="convolution")
 def convolution(
     input: TensorBase,
@@ -54,11 +50,8 @@ def convolution(
     filters = weight.shape[1] * geometry.groups if transposed else weight.shape[0]
     if input.numel() == 0:  # PyTorch's result for no channels has none
         return input.new_zeros((input.shape[0], filters if input.shape[1] else 0, *out))
-    if input.dtype in HALF_TYPES and not families.on_tile(input, weight, geometry, out, transposed):
-        by = None if transposed else _of_halves(input, weight, geometry, out, False)
-        if by is not None:
-            return families.laid_as(input, by.forward(input, weight, bias, geometry, out))
-        return families.in_float32(input, weight, bias, geometry, out, transposed)
+    if input.dtype in HALF_TYPES:
+        return half_families.convolved(input, weight, bias, geometry, out, transposed)
     compute = families.transposed if transposed else families.forward
     return compute(input, weight, bias, geometry, out)
 
@@ -96,68 +89,22 @@ def convolution_backward(
         filters = weight.shape[1] * geometry.groups if transposed else weight.shape[0]
         shapes = tuple(input.shape), tuple(weight.shape), (filters,)
         return tuple(grad_output.new_zeros(shape) if w else None for shape, w in zip(shapes, wanted))
-    if grad_output.dtype in HALF_TYPES and not _on_tile(
-        grad_output, input, weight, geometry, transposed, wanted
-    ):
-        by = None if transposed else _of_halves(input, weight, geometry, tuple(grad_output.shape[2:]), True)
-        if by is not None:
-            return _gradients_of_halves(by, grad_output, input, weight, geometry, wanted)
-        wide = _wide(grad_output), _wide(input), _wide(weight)
-        result = convolution_backward.function(*wide, geometry, transposed, wanted)
-        return tuple(None if t is None else t.to(grad_output.dtype) for t in result)
     if 0 in grad_output.stride():  # of a sum: it is read more than once
         grad_output = grad_output.contiguous()
     of_input = of_weight = of_bias = None
-    if wanted[0] and transposed:
+    half = grad_output.dtype in HALF_TYPES
+    if wanted[0] and half:
+        of_input = half_families.convolved(grad_output, weight, None, geometry, sizes, not transposed)
+    elif wanted[0] and transposed:
         of_input = families.forward(grad_output, weight, None, geometry, sizes)
     elif wanted[0]:
         of_input = families.input_gradient(grad_output, weight, geometry, sizes)
     if wanted[1]:
         sent, read = (input, grad_output) if transposed else (grad_output, input)
-        of_weight = families.weight_gradient(sent, read, geometry, kernel)
+        compute = half_families.weight_gradient if half else families.weight_gradient
+        of_weight = compute(sent, read, geometry, kernel)
     if wanted[2]:
         of_bias = grad_output.sum([0, *range(2, grad_output.ndim)])
-    return of_input, of_weight, of_bias
-
-
-def _on_tile(
-    grad: TensorBase,
-    input: TensorBase,
-    weight: TensorBase,
-    geometry: Geometry,
-    transposed: bool,
-    wanted: tuple[bool, bool, bool],
-) -> bool:
-    """Whether all gradients that are wanted are implicit products on a device."""
-    sent, read = (input, grad) if transposed else (grad, input)
-    if wanted[0] and not families.on_tile(grad, weight, geometry, tuple(input.shape[2:]), not transposed):
-        return False
-    return not wanted[1] or families.weight_on_tile(sent, read, weight.shape, geometry)
-
-
-def _of_halves(x: TensorBase, w: TensorBase, g: Geometry, out: tuple[int, ...], turned: bool) -> Any:
-    """What reads and writes halves as they are: the processor's matrix unit, or strips of planes; None where nothing does."""
-    if halves.takes(x, w, g, out):
-        return halves
-    return depthwise if depthwise.takes_halves(x, w, g, turned) else None
-
-
-def _gradients_of_halves(
-    by: Any,
-    grad: TensorBase,
-    input: TensorBase,
-    weight: TensorBase,
-    geometry: Geometry,
-    wanted: tuple[bool, bool, bool],
-) -> tuple[TensorBase | None, ...]:
-    grad = grad.contiguous()
-    of_input = of_weight = of_bias = None
-    if wanted[0]:
-        of_input = families.laid_as(input, by.input_gradient(grad, weight, geometry, tuple(input.shape[2:])))
-    if wanted[1]:
-        of_weight = by.weight_gradient(grad, input, geometry, tuple(weight.shape[2:]))
-    if wanted[2]:
-        of_bias = grad.sum([0, *range(2, grad.ndim)])
     return of_input, of_weight, of_bias
 
 

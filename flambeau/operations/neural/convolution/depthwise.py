@@ -1,13 +1,14 @@
 """Depthwise convolutions on a CPU: which strips a plane is cut into (`codegen/tiles/depthwise.py`, `core/lib/convolution/strips.pyx`).
 
 Three functions for float32 and float64, of one or two dimensions, with a channel of the input for each group and any number of
-filters a channel.  `takes` says which geometries they know.  Halves are read and written as they are, where vectors of them can be masked.
+filters a channel.  `takes` says which geometries they know.  Halves are read and written as they are.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 
 from ....codegen.tiles import register
 from ....codegen.tiles.depthwise import Gather, Inner, Scatter
@@ -36,14 +37,14 @@ def takes(channels: int, kernel: tuple[int, ...], g: Geometry, turned: bool) -> 
     return not (strided and (max(g.dilation[:-1], default=1) > 1 or (turned and g.dilation[-1] > 1)))
 
 
-def takes_halves(x: TensorBase, w: TensorBase, g: Geometry, turned: bool) -> bool:
+def takes_halves(x: TensorBase, weight: Sequence[int], g: Geometry, turned: bool) -> bool:
     """The same for a convolution of halves, or, `turned`, the gradients of one, whose filters' results are not to be added up."""
     return (
-        register.width() == 64
+        register.width() >= 32
         and x.device.type == "cpu"
         and x.numel() > 0
-        and takes(w.shape[1], tuple(w.shape[2:]), g, turned)
-        and not (turned and w.shape[0] != g.groups)
+        and takes(weight[1], tuple(weight[2:]), g, turned)
+        and not (turned and weight[0] != g.groups)
     )
 
 

@@ -9,7 +9,7 @@ from ....codegen.tiles.epilogues import Epilogue, biased
 from ....core.base.dtypes import by_name
 from ....core.lib.convolution.direct import Direct
 from .grid import Geometry
-from .winograd import rows_and_vectors, runs, tiles
+from .winograd import computed_in, rows_and_vectors, runs, tiles
 
 BAND_BYTES = 3 << 17  # of a band of the input, so that it stays in the cache beside filters
 FILTER_BYTES = (
@@ -59,7 +59,7 @@ def forward(
     out: tuple[int, int],
     epilogue: Epilogue | None = None,
 ):
-    """The driver of a convolution of an input (N, C, H, W); without an epilogue a bias is added."""
+    """The driver of a convolution of an input (N, C, H, W); without an epilogue a bias is added.  Halves are computed in float32."""
     lines = [
         [(0, o, [(k, k * d - b) for k in range(n)])] for o, n, d, b in zip(out, kernel, g.dilation, g.before)
     ]
@@ -85,12 +85,13 @@ def gradient(
 
 def values(weight, driver, turned: bool):
     """The filters of (K, C, *), or, `turned`, of (C, K, *), as the driver packs them."""
-    result = weight.new_empty(driver.values())
+    result = weight.new_empty(driver.values(), dtype=by_name[computed_in(weight.dtype.name)])
     driver.lay(weight.contiguous(), result, turned)
     return result
 
 
 def _plan(dtype, shape, filters, kernel, stride, apart, parts, out, epilogue=None):
+    converting, dtype = turning.converting(dtype), computed_in(dtype)
     ending = epilogue or biased(dtype, "columns")
     size, lanes = by_name[dtype].itemsize, register.lanes(dtype)
     most, panel = rows_and_vectors()
@@ -118,5 +119,5 @@ def _plan(dtype, shape, filters, kernel, stride, apart, parts, out, epilogue=Non
     return Direct(
         size, lanes, tuple(shape), filters, tuple(out), tuple(stride), tuple(apart), parts, kernel[0] * kernel[1], panel, most,
         band, splits, pitch, register.address(turning.Turn(dtype)),
-        tiles(dtype, vectors, panel, runs(columns, most), ending), len(ending.reads),
+        tiles(dtype, vectors, panel, runs(columns, most), ending), len(ending.reads), converting,
     )  # fmt: skip

@@ -14,6 +14,8 @@
 | `grid` | other groups, few filters, short sums; what it refuses goes an element at a time |
 | `implicit` | devices other than the host: floats and integers, but few filters a group |
 
+Halves take the ways of `half_families.py`.
+
 `winograd`, `planes` and `direct` read and write images as they lie, pixels or channels side by side.  Whichever way it took, and without
 data too, the result of two dimensions has the layout of its input; those of one and of three have their places side by side.
 """
@@ -40,6 +42,7 @@ from . import weights as convolution_weights
 from . import winograd as convolution_winograd
 from . import winograd_weights as convolution_winograd_weights
 from .grid import TILED, Geometry
+from .winograd import computed_in
 
 MOST_PHASES = 16
 # Measured on a Zen 5 core, 8 images of 28 × 28, µs on a grid / direct:
@@ -50,8 +53,6 @@ SHORTEST_SUM = {1: 48, 2: 16}
 FEWEST_IN_PLANES = 8, 24  # filters, channels
 # Up to which a grid costs more to lay out than the rest; a quarter of them where sums are short.
 FEW_PRODUCTS = 1 << 20
-# Bytes of images in float32, read and made, that are computed together for halves: a last cache, and enough for many threads.
-CACHED = 1 << 24
 allowed = {"winograd": True}  # flambeau.backends.cpu.allow_winograd
 # Flops that other work of F(m × m, 3 × 3) costs in the time of: for each element transformed, for each of the filters' values
 # while they fit the cache, and beyond; and for a call.
@@ -71,9 +72,7 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
         return convolution_implicit.forward(
             x, w, bias, g, empty_result(x, w.shape[0], out, line or x.ndim != 4)
         )
-    way = (
-        "grid" if x.device.type != "cpu" else _way(*_selection_key(x, w, g, out), False, allowed["winograd"])
-    )
+    way = way_of(x, w, g, out, False)
     if way == "grid":
         return laid_as(x, convolution_grid.forward(x, w, bias, g, out), line)
     if way == "depthwise":
@@ -89,8 +88,15 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
     if way == "lifted":
         return convolution_lifted.forward(forward, x, w, bias, g, out)
     if way == "spaced":
-        return computed("planes", _spaced(x, g), w, bias, _NEAR, out, False, line)
+        return computed("planes", spaced(x, g), w, bias, _NEAR, out, False, line)
     return computed(way, x, w, bias, g, out, False, line)
+
+
+def way_of(x, w, g: Geometry, out: tuple[int, ...], turned: bool) -> str:
+    """The way of a convolution, or, `turned`, of the gradient in its input."""
+    if x.device.type != "cpu":
+        return "grid"
+    return _way(*_selection_key(x, w, g, out), turned, allowed["winograd"])
 
 
 def on_tile(x, w, g: Geometry, out, turned: bool) -> bool:
@@ -116,11 +122,7 @@ def transposed(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...], line: bool = False):
     if on_tile(grad, w, g, sizes, True):
         return transposed(grad, w, None, g, sizes, line)
-    way = (
-        "grid"
-        if grad.device.type != "cpu"
-        else _way(*_selection_key(grad, w, g, sizes), True, allowed["winograd"])
-    )
+    way = way_of(grad, w, g, sizes, True)
     if way == "grid":
         return laid_as(grad, convolution_grid.input_gradient(grad, w, g, sizes), line)
     if way == "depthwise":
@@ -137,7 +139,7 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...], line: bool = Fa
         return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
     if way == "spaced":
         result = empty_result(grad, w.shape[1], sizes, line).zero_()
-        _spaced(result, g).copy_(computed("planes", grad, w, None, _NEAR, tuple(grad.shape[2:]), True, line))
+        spaced(result, g).copy_(computed("planes", grad, w, None, _NEAR, tuple(grad.shape[2:]), True, line))
         return result
     return computed(way, grad, w, None, g, sizes, True, line)
 
@@ -146,14 +148,17 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
     shape = (grad.shape[1], x.shape[1] // g.groups, *kernel)
     if grad.numel() and weight_on_tile(grad, x, shape, g):
         return convolution_implicit.weight_gradient(grad, x, g, x.new_empty(shape))
-    way = "grid"
-    if x.device.type == "cpu":
-        shapes = tuple(grad.shape), tuple(x.shape)
-        way = _weight_way(x.dtype.name, *shapes, g, kernel, allowed["winograd"])
-    return _OF_WEIGHTS[way](grad, x, g, kernel)
+    return OF_WEIGHTS[weight_way_of(grad, x, g, kernel)](grad, x, g, kernel)
 
 
-_OF_WEIGHTS = {
+def weight_way_of(grad, x, g: Geometry, kernel: tuple[int, ...]) -> str:
+    """The way of a weight's gradient."""
+    if x.device.type != "cpu":
+        return "grid"
+    return _weight_way(x.dtype.name, tuple(grad.shape), tuple(x.shape), g, kernel, allowed["winograd"])
+
+
+OF_WEIGHTS = {
     "grid": convolution_grid.weight_gradient,
     "depthwise": depthwise.weight_gradient,
     "weights": convolution_weights.weight_gradient,
@@ -165,7 +170,7 @@ _OF_WEIGHTS = {
 _NEAR = Geometry((1, 1), (0, 0), (1, 1), 1)
 
 
-def _spaced(x: TensorBase, g: Geometry) -> TensorBase:
+def spaced(x: TensorBase, g: Geometry) -> TensorBase:
     """The pixels that windows of one place read, which lie a stride apart."""
     return x[:, :, :: g.stride[0], :: g.stride[1]]
 
@@ -271,8 +276,14 @@ def winograd_of(images: int, channels: int, filters: int, out: tuple[int, int]) 
     | 256, 14 × 14 | 2.0, 2.2, 1.3 | 5.3, 2.8, 1.5 |
     | 512, 7 × 7 | 0.7, 1.0, 1.3 | 1.9, 2.0, 1.1 |
     """
+    return winograd_costs(images, channels, filters, out)[0]
+
+
+def winograd_costs(images: int, channels: int, filters: int, out: tuple[int, ...]) -> tuple[int, float]:
+    """That number, and how many flops of a direct sum's time it takes."""
+    direct = 18 * channels * filters * images * math.prod(out)
     if min(channels, filters) < 8:
-        return 0
+        return 0, direct
     lanes, few = register.lanes("float32"), FEW_FILTERS if filters < FEWEST_FILTERS[1] else 1
     costs: dict[int, float] = {0: channels * filters * 9 * (2 * few * images * math.prod(out) + PACKED)}
     filters, wide = (-(-count // lanes) * lanes for count in (filters, channels))
@@ -284,11 +295,14 @@ def winograd_of(images: int, channels: int, filters: int, out: tuple[int, int]) 
         squares = images * math.prod(-(-o // m) for o in out)
         lifted = LIFTED if both * values * 4 < CACHE_BYTES else LIFTED_FAR
         costs[m] = values * (squares * (2 * both + TRANSFORMED * (wide + filters)) + lifted * both) + STARTED
-    return min(costs, key=costs.__getitem__)
+    best = min(costs, key=costs.__getitem__)
+    return best, costs[best]
 
 
 def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bool, line: bool = False):
-    """A convolution of x, or, `turned`, of a gradient to that of the input, in one of the first three ways."""
+    """A convolution of x, or, `turned`, of a gradient to that of the input, in one of the first three ways; of halves by `direct` and
+    `winograd`.
+    """
     filters, dtype = w.shape[1 if turned else 0], x.dtype.name
     if way == "product":
         rows, matrix = x[:, :, 0, 0], w[:, :, 0, 0]  # a stride may pass over the other pixels
@@ -304,7 +318,7 @@ def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bo
             w, turned = w.transpose(0, 1).contiguous(), False
         convolution_planes.plan(dtype, shape, filters).run(x, w, terms, result, turned)
         return result
-    terms = _terms(bias, dtype, filters)
+    terms = _terms(bias, computed_in(dtype), filters)
     if way == "direct":
         make = convolution_direct.gradient if turned else convolution_direct.forward
         plan = make(dtype, shape, filters, tuple(w.shape[2:]), g, out)
@@ -372,6 +386,7 @@ def _terms(bias, dtype: str, filters: int):
     count = -(-filters // lanes) * lanes
     if bias is None:
         return _zeros(dtype, count)
+    bias = bias.to(by_name[dtype])
     if count == filters:
         return bias.contiguous()
     result = bias.new_zeros(count)
@@ -382,33 +397,3 @@ def _terms(bias, dtype: str, filters: int):
 @functools.lru_cache(maxsize=64)
 def _zeros(dtype: str, count: int):
     return zeros(count, dtype=by_name[dtype], device="cpu")
-
-
-# --- halves ------------------------------
-def _wide(x: TensorBase | None) -> TensorBase | None:
-    return None if x is None else x.to(by_name["float32"])
-
-
-def in_float32(
-    input: TensorBase,
-    weight: TensorBase,
-    bias: TensorBase | None,
-    geometry: Geometry,
-    out: tuple[int, ...],
-    adjoint: bool,
-) -> TensorBase:
-    """A convolution of halves, some images at a time, whose copies in float32 the cache holds; the weight's copy is made once and kept,
-    with the layouts that are made of it.
-    """
-    compute = transposed if adjoint else forward
-    images, filters = input.shape[0], weight.shape[1] * geometry.groups if adjoint else weight.shape[0]
-    wide = prepacked.prepack(weight, "float32", _wide) if input.is_cpu else None
-    given = _wide(weight) if wide is None else wide, _wide(bias), geometry, out
-    count = max(CACHED // (4 * (input.numel() // images + filters * math.prod(out))), 1)
-    if count >= images or not input.is_cpu:
-        return compute(_wide(input), *given).to(input.dtype)
-    result = empty_result(input, filters, out, input.ndim != 4)
-    for first in range(0, images, count):
-        part = input.narrow(0, first, min(count, images - first))
-        result.narrow(0, first, part.shape[0]).copy_(compute(_wide(part), *given))
-    return result

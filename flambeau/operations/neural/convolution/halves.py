@@ -1,6 +1,7 @@
-"""Convolutions of bfloat16 in two dimensions by the processor's matrix unit, and their gradients.
+"""Convolutions of bfloat16 in two dimensions by the processor's matrix unit, or by vectors of pairs, and their gradients.
 
-Filters are laid out as (filters, taps, channels), filled up with zeros to what the unit reads; the input is brought to it in bands
+By the unit all are computed that have some work; by pairs those where it is less than in float32.  Filters are laid out as
+(filters, taps, channels), filled up with zeros to what the unit reads; the input is brought to it in bands
 (`core/lib/convolution/half_windows.pyx`).  The gradient in the input is a convolution of the gradient for each phase of the stride.
 That in the weight is a product for each tap: the padded input from the tap's place on by the gradient, padded with zeros to the
 input's pitch; where places are fewer than filters, one product for all taps, whose windows are laid out side by side.  Sums are
@@ -14,8 +15,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ....codegen.tiles.pair_blocks import fast as fast_pairs
+from ....core.base import prepacked
 from ....core.base.dtypes import by_name
 from ....core.lib.convolution import half_windows as core
+from . import families, winograd_weights
 from .direct import _line
 from .grid import Geometry
 
@@ -23,26 +27,129 @@ BFLOAT16, FLOAT32 = by_name["bfloat16"], by_name["float32"]
 FILL = 32  # filters, and channels, that the unit takes together
 MOST_TAPS = 1024
 FEW_PRODUCTS = 1 << 18
+PAIRED = 1.7  # products of pairs in the time of one of float32: 160 to 190 GFLOP/s beside 100 on a Zen 4
+LAID = 80  # flops in the time that an element of the filters takes to be laid out
+MOST_PHASES = 16  # of the input, each copied by itself
 MOST_PADDED = 4  # times the input that it may be with zeros around
 
 
 @functools.cache
-def _possible() -> bool:
-    return core.possible()
+def possible() -> bool:
+    """Whether the processor multiplies bfloat16 faster than float32: by a matrix unit that this process may use, or by pairs."""
+    return core.by_unit() or (fast_pairs() and core.possible())
 
 
-def takes(x, w, g: Geometry, out: tuple[int, ...]) -> bool:
-    """Whether it is worth it: windows without groups of two dimensions, sums of some length, enough of them."""
-    if x.dtype is not BFLOAT16 or x.device.type != "cpu" or w.ndim != 4 or g.groups != 1 or 0 in x.shape:
+def takes(x, w, g: Geometry, out: tuple[int, ...], turned: bool) -> bool:
+    """Whether it is worth it for a convolution of x that makes `out`, or, `turned`, for the gradient, of sizes `out`, that spreads x."""
+    if x.dtype is not BFLOAT16 or x.device.type != "cpu" or not possible():
         return False
-    taps, channels, filters = math.prod(w.shape[2:]), w.shape[1], w.shape[0]
-    padded = math.prod(o * s + d * (k - 1) for o, s, d, k in zip(out, g.stride, g.dilation, w.shape[2:]))
-    return (
-        taps <= MOST_TAPS
-        and x.shape[0] * math.prod(out) * taps * channels * filters >= FEW_PRODUCTS
-        and padded <= MOST_PADDED * max(math.prod(x.shape[2:]), 64)
-        and _possible()
-    )
+    read, made = (out, tuple(x.shape[2:])) if turned else (tuple(x.shape[2:]), out)
+    key = x.shape[0], tuple(w.shape), g, read, made
+    if _products(*key) < max(FEW_PRODUCTS, 1):
+        return False
+    return by_unit() or _less_work(*key, turned, families.allowed["winograd"])
+
+
+def takes_weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> bool:
+    """The same for the gradient of a weight."""
+    if x.dtype is not BFLOAT16 or x.device.type != "cpu" or not possible():
+        return False
+    weight = grad.shape[1], x.shape[1] // g.groups, *kernel
+    key = x.shape[0], weight, g, tuple(x.shape[2:]), tuple(grad.shape[2:])
+    if _products(*key) < max(FEW_PRODUCTS, 1):
+        return False
+    return by_unit() or _weight_is_less_work(*key, families.allowed["winograd"])
+
+
+@functools.lru_cache(maxsize=1024)
+def _products(
+    images: int, weight: tuple[int, ...], g: Geometry, read: tuple[int, ...], made: tuple[int, ...]
+) -> int:
+    """How many products of two numbers there are; 0 where they are not made here: windows of two dimensions without groups, not too
+    many taps, nor much padding.
+    """
+    if len(weight) != 4 or g.groups != 1:
+        return 0
+    taps = math.prod(weight[2:])
+    padded = math.prod(o * s + d * (k - 1) for o, s, d, k in zip(made, g.stride, g.dilation, weight[2:]))
+    if taps > MOST_TAPS or padded > MOST_PADDED * max(math.prod(read), 64):
+        return 0
+    return images * math.prod(made) * math.prod(weight)
+
+
+@functools.lru_cache(maxsize=1024)
+def _less_work(
+    images: int,
+    weight: tuple[int, ...],
+    g: Geometry,
+    read: tuple[int, ...],
+    made: tuple[int, ...],
+    turned: bool,
+    transformed: bool,
+) -> bool:
+    """Whether sums of pairs take less time than those of float32, direct or, where they may be, `transformed` by Winograd's."""
+    kernel = weight[2:]
+    filters, channels = (weight[1], weight[0]) if turned else weight[:2]
+    products = images * filters * channels * math.prod(kernel) * math.prod(made)
+    if turned:
+        phases = [_line(*each) for each in zip(read, kernel, g.stride, g.before, g.dilation)]
+        computed = sum(
+            _computed(filters, channels, (len(down), len(right)), (rows, columns), (1, 1), g.dilation)
+            for _, rows, down in phases[0]
+            for _, columns, right in phases[1]
+        )
+    else:
+        computed = _computed(filters, channels, kernel, made, g.stride, g.dilation)
+    laid = math.prod(weight)
+    time = 2 * images * computed / PAIRED + LAID * laid
+    if transformed and kernel == (3, 3) and g.stride == (1, 1) and g.dilation == (1, 1):
+        return time < families.winograd_costs(images, channels, filters, read if turned else made)[1]
+    return time < 2 * products + families.PACKED * laid
+
+
+def _computed(
+    filters: int,
+    channels: int,
+    kernel: tuple[int, ...],
+    places: tuple[int, ...],
+    stride: tuple[int, ...],
+    apart: tuple[int, ...],
+) -> int:
+    """Products for an image: filters and places fill registers, places are counted with what lies beside the image."""
+    if not all(kernel):
+        return 0
+    fold = _fold(channels, kernel)
+    depth = _depths(channels, kernel)[fold]
+    pitch = places[1] + (0 if fold else (kernel[1] - 1) * apart[1] // stride[1])
+    return _up(filters, 16) * depth * _up((places[0] - 1) * pitch + places[1], 16)
+
+
+@functools.lru_cache(maxsize=1024)
+def _weight_is_less_work(
+    images: int,
+    weight: tuple[int, ...],
+    g: Geometry,
+    read: tuple[int, ...],
+    made: tuple[int, ...],
+    transformed: bool,
+) -> bool:
+    """The same for the gradient of a weight."""
+    (filters, channels, *kernel), places = weight, 1
+    for o, s, d, k in zip(made, g.stride, g.dilation, kernel):
+        places *= o + d * (k - 1) // s
+    few = 16 if channels >= 8 else 64  # few rows by few columns do not fill tiles
+    if math.prod(map(min, g.stride, kernel)) > MOST_PHASES:
+        return False
+    time = 2 * images * math.prod(kernel) * _up(channels, 4) * _up(filters, few) * places / PAIRED
+    if transformed and kernel == [3, 3] and g.stride == (1, 1) and g.dilation == (1, 1):
+        return time < winograd_weights.costs(images, channels, filters, made)[1]
+    return time < 2 * images * math.prod(weight) * math.prod(made)
+
+
+@functools.cache
+def by_unit() -> bool:
+    """Whether the matrix unit does."""
+    return core.by_unit()
 
 
 def _up(n: int, by: int = FILL) -> int:
@@ -64,24 +171,34 @@ class _Filters(NamedTuple):
         return (second, first) if self.turned else (first, second)
 
     def laid(self, fold: int):
-        """(filters, taps, channels), filled up with 0."""
+        """(filters, taps, channels), filled up with 0; kept as prepacked weights are."""
+        layout = "halves", tuple(self.rows), tuple(self.columns), self.turned, fold
+        kept = prepacked.prepack(self.weight, layout, lambda weight: self._lay(weight, fold))
+        return self._lay(self.weight, fold) if kept is None else kept
+
+    def _lay(self, weight, fold: int):
         (filters, channels), high, wide = self.counts, len(self.rows), len(self.columns)
         taps, deep = ((high * wide, channels), (high, wide * channels), (1, high * wide * channels))[fold]
-        result = self.weight.new_empty((_up(filters), taps, _up(deep)))
+        result = weight.new_empty((_up(filters), taps, _up(deep)))
         column = channels if fold else _up(deep)
         row = _up(deep) if fold == 1 else wide * column
-        source = [i * self.weight.shape[3] + j for i in self.rows for j in self.columns]
+        source = [i * weight.shape[3] + j for i in self.rows for j in self.columns]
         target = [i * row + j * column for i in range(high) for j in range(wide)]
-        core.lay(self.weight.contiguous(), result, source, target, self.turned)
+        core.lay(weight.contiguous(), result, source, target, self.turned)
         return result
 
 
 def _fold(channels: int, kernel: tuple[int, ...]) -> int:
     """Which taps are channels, so that the least is filled up: 0 none, 1 those of a row, 2 all."""
-    high, wide = kernel
-    depths = high * wide * _up(channels), high * _up(channels * wide), _up(channels * high * wide)
+    depths = _depths(channels, kernel)
     best = min(depths)
     return 0 if 2 * best > depths[0] else depths.index(best)
+
+
+def _depths(channels: int, kernel: tuple[int, ...]) -> tuple[int, ...]:
+    """Terms of a sum for each fold, filled up."""
+    high, wide = kernel
+    return high * wide * _up(channels), high * _up(channels * wide), _up(channels * high * wide)
 
 
 def _run(x, w: _Filters, bias, g: Geometry, out: tuple[int, ...]):
@@ -100,11 +217,13 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
     return _run(x, whole, bias, g, out)
 
 
-def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
-    """Of an input of `sizes`."""
+def input_gradient(grad, w, bias, g: Geometry, sizes: tuple[int, ...]):
+    """Of an input of `sizes`; a bias is added to each of its places."""
     lines = [_line(*each) for each in zip(sizes, w.shape[2:], g.stride, g.before, g.dilation)]
     whole = g.stride == (1, 1)
     result = grad.new_zeros((0,) if whole else (grad.shape[0], w.shape[1], *sizes))
+    if bias is not None and not whole:
+        result += bias.reshape(-1, 1, 1)
     for row, rows, down in lines[0]:
         for column, columns, right in lines[1]:
             if not down or not right:
@@ -112,7 +231,7 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
             part = _Filters(w, [k for k, _ in down], [k for k, _ in right], True)
             apart = tuple(hits[1][1] - hits[0][1] if len(hits) > 1 else 1 for hits in (down, right))
             near = Geometry((1, 1), (-down[0][1], -right[0][1]), apart, 1)
-            found = _run(grad, part, None, near, (rows, columns))
+            found = _run(grad, part, bias, near, (rows, columns))
             if whole:
                 return found
             result[:, :, row :: g.stride[0], column :: g.stride[1]].copy_(found)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ....codegen.tiles import register
 from ....codegen.tiles.epilogues import added
@@ -32,10 +32,31 @@ def takes(dtype: str, filters: int, g: Geometry) -> bool:
 
 def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
     """(groups · filters, channels, *kernel)."""
+    return summed([(grad, x)], g, kernel)
+
+
+def summed(
+    parts: Iterable[tuple[TensorBase, TensorBase]], g: Geometry, kernel: tuple[int, ...]
+) -> TensorBase:
+    """The sum of the gradients of some images, (grad, x), each of the same sizes but for their number; grad may be of halves."""
+    sums = None
+    for grad, x in parts:
+        sums = _added(sums, grad, x, g, kernel)
+    filters = grad.shape[1] // g.groups
+    whole = sums.reshape(g.groups, -1, sums.shape[3]).narrow(2, 0, filters).transpose(1, 2)
+    return whole.reshape(grad.shape[1], x.shape[1] // g.groups, *kernel)
+
+
+def _added(
+    sums: TensorBase | None, grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]
+) -> TensorBase:
+    """(groups, channels, taps, filters filled up to whole vectors) with the sums of these images more."""
     filters, channels, dtype = grad.shape[1] // g.groups, x.shape[1] // g.groups, x.dtype.name
-    shape = (grad.shape[1], channels, *kernel)
+    lanes = register.lanes(dtype)
+    if sums is None:
+        sums = x.new_zeros((g.groups, channels, math.prod(kernel), -(-filters // lanes) * lanes))
     if grad.numel() == 0 or x.numel() == 0:
-        return x.new_zeros(shape)
+        return sums
     along = channels < FEWEST_ROWS and kernel[-1] > channels
     before = g.before
     if along:
@@ -49,13 +70,12 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[
     x = x.reshape(*x.shape[:2], *ones, *x.shape[2:])
     grad = grad.contiguous().reshape(*grad.shape[:2], *ones, *grad.shape[2:])
     tiles = plan(dtype, filters, kernel[-1] if along else channels)
-    lanes = register.lanes(dtype)
-    sums = x.new_zeros((g.groups, channels, math.prod(kernel), -(-filters // lanes) * lanes))
+    turn = tiles.turn if grad.dtype is x.dtype else register.address(Turn(dtype, source=grad.dtype.name))
     correlation.weight_gradient(
-        tiles.tiles, tiles.turn, x, grad, sums, g.groups, ones + kernel, ones + g.stride, zeros + before,
+        tiles.tiles, turn, x, grad, sums, g.groups, ones + kernel, ones + g.stride, zeros + before,
         ones + g.dilation, lanes, tiles.filters, tiles.rows, along,
     )  # fmt: skip
-    return sums.reshape(g.groups, -1, sums.shape[3]).narrow(2, 0, filters).transpose(1, 2).reshape(shape)
+    return sums
 
 
 def few_places(grad: Sequence[int], x: Sequence[int]) -> bool:

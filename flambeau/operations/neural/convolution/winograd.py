@@ -25,6 +25,11 @@ def rows_and_vectors() -> tuple[int, int]:
     return (6, 2) if register.width() == 32 else (14, 2)
 
 
+def computed_in(dtype: str) -> str:
+    """The dtype of sums."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
 def runs(counts: Iterable[int], most: int) -> set[int]:
     """The lengths of near-equal runs of at most `most` that such counts are cut into."""
     result = set()
@@ -54,7 +59,8 @@ def plan(
     out: tuple[int, int],
     epilogue: Epilogue | None = None,
 ):
-    """The driver for an input of `shape` (N, C, H, W); without an epilogue a bias is added."""
+    """The driver for an input of `shape` (N, C, H, W); without an epilogue a bias is added.  Halves are computed in float32."""
+    converting, dtype = turning.converting(dtype), computed_in(dtype)
     ending = epilogue or biased(dtype, "columns")
     lanes = register.lanes(dtype)
     most, panel = rows_and_vectors()
@@ -81,12 +87,12 @@ def plan(
     )
     return Winograd(
         m, by_name[dtype].itemsize, lanes, tuple(shape), filters, before, out, panel, most, block, shared, steps,
-        tiles(dtype, vectors, panel, runs(counts, most)),
+        tiles(dtype, vectors, panel, runs(counts, most)), converting,
     )  # fmt: skip
 
 
 def values(weight, driver, turned: bool):
     """The filters' values of (K, C, 3, 3), or, `turned`, of (C, K, 3, 3) with its taps from the last to the first."""
-    result = weight.new_empty(driver.values())
+    result = weight.new_empty(driver.values(), dtype=by_name[computed_in(weight.dtype.name)])
     driver.lift(weight.contiguous(), result, turned)
     return result
