@@ -109,8 +109,8 @@ def product(t: Any, n: int) -> Callable:
     def call(cast: bool) -> float:
         with t.autocast("cpu", dtype=t.bfloat16) if cast else contextlib.nullcontext():
             for _ in range(10):
-                found = t.nn.functional.linear(x, w)
-        return float(found[0, 0])
+                result = t.nn.functional.linear(x, w)
+        return float(result[0, 0])
 
     return call
 

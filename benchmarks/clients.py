@@ -194,9 +194,9 @@ def measure(name: str, sides: list[dict[str, str]], rounds: int) -> list[tuple[f
         )
         for env in sides
     ]
-    found: list[list[tuple[float, float]]] = [[] for _ in sides]
+    samples: list[list[tuple[float, float]]] = [[] for _ in sides]
     for _ in range(rounds + 2):  # two to warm up
-        for process, kept in zip(running, found):
+        for process, kept in zip(running, samples):
             assert process.stdin is not None and process.stdout is not None
             process.stdin.write("\n")
             process.stdin.flush()
@@ -206,18 +206,18 @@ def measure(name: str, sides: list[dict[str, str]], rounds: int) -> list[tuple[f
             kept.append(tuple(json.loads(line)))
     for process in running:
         process.communicate()
-    return [(min(seconds for seconds, _ in kept[2:]), kept[-1][1]) for kept in found]
+    return [(min(seconds for seconds, _ in kept[2:]), kept[-1][1]) for kept in samples]
 
 
 def start(sides: list[dict[str, str]], rounds: int) -> list[float]:
     """Least seconds of a process that imports the library and adds three numbers."""
-    found: list[list[float]] = [[] for _ in sides]
+    samples: list[list[float]] = [[] for _ in sides]
     for _ in range(rounds + 1):
-        for env, kept in zip(sides, found):
+        for env, kept in zip(sides, samples):
             began = time.perf_counter()
             subprocess.run([sys.executable, "-c", START], env=env, check=True)
             kept.append(time.perf_counter() - began)
-    return [min(kept[1:]) for kept in found]
+    return [min(kept[1:]) for kept in samples]
 
 
 def main() -> None:

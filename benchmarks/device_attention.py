@@ -52,10 +52,10 @@ def both(
 
     times: dict[SDPBackend, list[float]] = {SDPBackend.MATH: [], SDPBackend.FLASH_ATTENTION: []}
     for _ in range(runs + 1):
-        for backend, found in times.items():
-            found.append(timed(functools.partial(run, backend), device))
+        for backend, samples in times.items():
+            samples.append(timed(functools.partial(run, backend), device))
     taken = on_device.taken(q, k, v, given, 0 if kind == "causal" else None)
-    all_scores, kernel = (min(found[1:]) for found in times.values())  # the first run compiles
+    all_scores, kernel = (min(samples[1:]) for samples in times.values())  # the first run compiles
     return all_scores, kernel, taken
 
 

@@ -31,13 +31,13 @@ def repeated(call: Callable[[], Any], meet: Callable[[], Any], times: int, warm:
     """Median seconds of a call that the processes begin together."""
     for _ in range(warm):
         call()
-    found = []
+    samples = []
     for _ in range(times):
         meet()
         begun = time.perf_counter()
         call()
-        found.append(time.perf_counter() - begun)
-    return statistics.median(found)
+        samples.append(time.perf_counter() - begun)
+    return statistics.median(samples)
 
 
 def cases(torch: Any, dist: Any, ddp: Any, fsdp: Any) -> dict[str, tuple[Callable[[], Any], int]]:

@@ -98,17 +98,17 @@ def main() -> None:
                 process(KEEP, module, name, str(Path(folder) / f"{module}.pt"))
             for _ in range(arguments.rounds):
                 for module in ("flambeau", "torch"):
-                    found = process(RUN, module, name, str(Path(folder) / f"{module}.pt")).split()
-                    best[module] = list(map(min, best.get(module, [math.inf] * 5), map(float, found)))
+                    figures = process(RUN, module, name, str(Path(folder) / f"{module}.pt")).split()
+                    best[module] = list(map(min, best.get(module, [math.inf] * 5), map(float, figures)))
             for (figure, scale), ours, theirs in zip(FIGURES, best["flambeau"], best["torch"]):
                 ratios.setdefault(figure.partition(",")[0], []).append(theirs / ours)
                 print(
                     f"| {name} | {figure} | {ours * scale:.1f} | {theirs * scale:.1f} | {theirs / ours:.2f} |",
                     flush=True,
                 )
-    for figure, found in ratios.items():
-        mean = math.exp(sum(map(math.log, found)) / len(found))
-        print(f"\n{figure}: geometric mean of ratios {mean:.2f}, least {min(found):.2f}")
+    for figure, values in ratios.items():
+        mean = math.exp(sum(map(math.log, values)) / len(values))
+        print(f"\n{figure}: geometric mean of ratios {mean:.2f}, least {min(values):.2f}")
 
 
 if __name__ == "__main__":

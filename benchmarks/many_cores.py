@@ -71,15 +71,15 @@ def cases() -> dict[str, Callable[[], object]]:
 
 def modelled(f: Callable[[], object], rounds: int = 7) -> Model:
     """The least of some rounds, part by part: what else the machine does only adds."""
-    found = []
+    samples = []
     f()
     for _ in range(rounds):
         began = time.thread_time()
         ranges = parallel._rehearsed(f)
         one = time.thread_time() - began
         inside, longest = sum(r[3] for r in ranges), sum(r[4] for r in ranges)
-        found.append((one, max(one - inside, 0.0), longest))
-    one, serial, longest = (min(part) for part in zip(*found))
+        samples.append((one, max(one - inside, 0.0), longest))
+    one, serial, longest = (min(part) for part in zip(*samples))
     return Model(one, serial, longest, len(ranges), max((r[2] for r in ranges), default=1))
 
 

@@ -266,7 +266,7 @@ def others(t) -> dict[str, Callable]:
 
 def sequences(t) -> dict[str, Callable]:
     """Recurrent layers, forward without gradients and both ways, and bags of rows."""
-    F, fb, pack, found = t.nn.functional, both_ways, t.nn.utils.rnn.pack_padded_sequence, {}
+    F, fb, pack, cases = t.nn.functional, both_ways, t.nn.utils.rnn.pack_padded_sequence, {}
     for kind in (t.nn.RNN, t.nn.GRU, t.nn.LSTM):
         for name, sizes, options in (
             ("batch 1", (32, 1, 64), {}),
@@ -276,9 +276,9 @@ def sequences(t) -> dict[str, Callable]:
             ("both directions", (32, 16, 256), {"bidirectional": True}),
             ("batch 32, wide", (8, 32, 1024), {}),
         ):
-            found |= _recurrent(t, f"{kind.__name__}, {name}", kind, sizes, options, lambda x: x)
+            cases |= _recurrent(t, f"{kind.__name__}, {name}", kind, sizes, options, lambda x: x)
         lengths = t.arange(32, 0, -1)
-        found |= _recurrent(
+        cases |= _recurrent(
             t,
             f"{kind.__name__}, packed",
             kind,
@@ -290,11 +290,11 @@ def sequences(t) -> dict[str, Callable]:
     starts = t.arange(0, 4096, 16)
     for mode in ("sum", "mean", "max"):
         bags = lambda w, mode=mode: F.embedding_bag(numbers, w, starts, mode=mode)
-        found |= {f"embedding_bag, {mode}": lambda bags=bags: bags(table)}
-        found |= {f"embedding_bag, {mode}, both ways": fb(bags, table)}
+        cases |= {f"embedding_bag, {mode}": lambda bags=bags: bags(table)}
+        cases |= {f"embedding_bag, {mode}, both ways": fb(bags, table)}
     weighted = lambda w, s: F.embedding_bag(numbers, w, starts, mode="sum", per_sample_weights=s)
     padded = lambda w: F.embedding_bag(numbers.reshape(-1, 16), w, mode="mean", padding_idx=3)
-    return found | {
+    return cases | {
         "embedding_bag, weighted": lambda: weighted(table, factors),
         "embedding_bag, weighted, both ways": fb(weighted, table, factors),
         "embedding_bag, padded": lambda: padded(table),
@@ -311,8 +311,8 @@ def _recurrent(
     layer, x = kind(sizes[2], sizes[2], **options), t.randn(sizes)
 
     def rows(x):
-        found = layer(given(x))[0]
-        return getattr(found, "data", found) if isinstance(found, tuple) else found
+        result = layer(given(x))[0]
+        return getattr(result, "data", result) if isinstance(result, tuple) else result
 
     def infer():
         with t.no_grad():
@@ -435,11 +435,11 @@ def decompositions(t) -> dict[str, Callable]:
 
 def transforms(t) -> dict[str, Callable]:
     """Fourier transforms: one signal and many, short and long, lengths of all kinds, several dimensions."""
-    F, found = t.fft, {}
+    F, cases = t.fft, {}
     for rows, n in ((1, 100), (1, 1024), (32, 997), (32, 2401), (100, 256), (4, 65536), (1, 1000000)):
         x, z = t.randn(rows, n), t.randn(rows, n, dtype=t.complex64)
         half = F.rfft(x)
-        found |= {
+        cases |= {
             f"fft, {rows} of {n}": lambda z=z: F.fft(z),
             f"ifft, {rows} of {n}": lambda z=z: F.ifft(z),
             f"rfft, {rows} of {n}": lambda x=x: F.rfft(x),
@@ -447,7 +447,7 @@ def transforms(t) -> dict[str, Callable]:
         }
     image, volume, double = t.randn(3, 500, 375), t.randn(64, 64, 64), t.randn(300, 360, dtype=t.float64)
     z = t.randn(512, 512, dtype=t.complex64)
-    return found | {
+    return cases | {
         "fft, dim 0": lambda: F.fft(z, dim=0),
         "fft2": lambda: F.fft2(z),
         "rfft2, 500 by 375": lambda: F.rfft2(image),

@@ -149,7 +149,7 @@ def object_at(reads, source):
         return source.value
     if type(source).__name__ == "Namespace":
         return vars(object_at(reads, source.of))
-    return next(value for value, found in reads.known.values() if found == source)
+    return next(value for value, candidate in reads.known.values() if candidate == source)
 
 
 def refusal(compiled, captures, python):

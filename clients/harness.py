@@ -65,9 +65,9 @@ def doctests(client, package, *, tolerance=1e-3, seconds=60):
 
     root = importlib.import_module(package)
     finder = doctest.DocTestFinder(exclude_empty=True)
-    for found in [root, *pkgutil.walk_packages(root.__path__, package + ".")]:
+    for each in [root, *pkgutil.walk_packages(root.__path__, package + ".")]:
         try:
-            module = importlib.import_module(getattr(found, "name", package))
+            module = importlib.import_module(getattr(each, "name", package))
         except ImportError:  # of what is not installed
             continue
         for test in finder.find(module):
@@ -111,7 +111,7 @@ def printed(test, seconds):
 
 
 def run_cases(client, chosen):
-    found = {}
+    answers = {}
     for name, (function, _) in client.cases.items():
         if not re.search(chosen, name):
             continue
@@ -121,10 +121,10 @@ def run_cases(client, chosen):
         except (Exception, SystemExit) as error:
             traceback.print_exc()
             answer = {"error": shortly(error)}
-        found[name] = answer
+        answers[name] = answer
         gc.collect()  # models hold themselves where they are compiled
         print(f"  {name}: {answer.get('error', 'ran')} ({time.perf_counter() - start:.1f} s)", flush=True)
-    return found
+    return answers
 
 
 def run_suite(arguments):

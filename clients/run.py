@@ -49,13 +49,13 @@ def main():
     troubled = False
     for name in [] if options.page else options.clients or known:
         print(f"{name}:", flush=True)
-        found = run(name, options.only, options.compile)
-        if found is None:
+        report = run(name, options.only, options.compile)
+        if report is None:
             troubled = True
         elif options.record:
-            record(name, found, bool(options.only))
+            record(name, report, bool(options.only))
         else:
-            troubled |= judge(name, found, bool(options.only), "compiled" if options.compile else "results")
+            troubled |= judge(name, report, bool(options.only), "compiled" if options.compile else "results")
     if not options.record and not options.only:
         write_page()
     return int(troubled)
@@ -95,19 +95,19 @@ def run(name, only, compiled):
         return json.loads(out.read_text())
 
 
-def record(name, found, partial):
-    if not found["torch"].startswith("PyTorch"):
+def record(name, report, partial):
+    if not report["torch"].startswith("PyTorch"):
         sys.exit("--record keeps PyTorch's results, and here torch is flambeau")
     path = HERE / "pytorch" / f"{name}.json"
-    kept = {"torch": found["torch"], "version": found["version"], "cases": {}, "failing": {}, "suites": {}}
+    kept = {"torch": report["torch"], "version": report["version"], "cases": {}, "failing": {}, "suites": {}}
     if partial:  # the others stay
         kept = {"failing": {}, **json.loads(path.read_text())}
-    for case, answer in found["cases"].items():
+    for case, answer in report["cases"].items():
         here, other = ("failing", "cases") if "error" in answer else ("cases", "failing")
         kept[other].pop(case, None)
         kept[here][case] = answer.get("value", answer.get("error"))
     print(f"  {len(kept['cases'])} cases, {len(kept['failing'])} more fail")
-    for suite, outcomes in found["suites"].items():
+    for suite, outcomes in report["suites"].items():
         passed = sum(outcome == "passed" for outcome in outcomes.values())
         others = {test: outcome for test, outcome in sorted(outcomes.items()) if outcome != "passed"}
         kept["suites"][suite] = {"passed": passed, "others": others}
@@ -115,24 +115,24 @@ def record(name, found, partial):
     write_json(path, kept)
 
 
-def judge(name, found, partial, folder):
+def judge(name, report, partial, folder):
     """Compares with PyTorch's results, prints and keeps the comparison; True where something is not explained."""
-    if found["torch"].startswith("PyTorch"):
+    if report["torch"].startswith("PyTorch"):
         sys.exit(
             f"{name}: here torch is PyTorch itself, and there is nothing to compare (--record keeps its results)"
         )
     kept = json.loads((HERE / "pytorch" / f"{name}.json").read_text())
     result = {
-        "version": found["version"],
+        "version": report["version"],
         "torch": kept["torch"],
         "checks": {},
         "failed": [],
         "difference": 0.0,
     }
-    if found["version"] != kept["version"]:
-        print(f"  PyTorch's results are of {kept['version']}, here is {found['version']}")
+    if report["version"] != kept["version"]:
+        print(f"  PyTorch's results are of {kept['version']}, here is {report['version']}")
     cases = {"passed": 0, "pytorch": 0}
-    for case, answer in found["cases"].items():
+    for case, answer in report["cases"].items():
         if case in kept.get("failing", ()):
             continue
         cases["pytorch"] += 1
@@ -141,16 +141,18 @@ def judge(name, found, partial, folder):
             if case in kept["cases"]
             else "nothing was kept"
         )
-        if not isinstance(apart, str) and apart > found["tolerances"][case]:
+        if not isinstance(apart, str) and apart > report["tolerances"][case]:
             apart = f"differs by {apart:.1e}"
         if isinstance(apart, str):
-            result["failed"].append({"check": case, "error": apart, "cause": cause_of(case, found["causes"])})
+            result["failed"].append(
+                {"check": case, "error": apart, "cause": cause_of(case, report["causes"])}
+            )
         else:
             cases["passed"] += 1
             result["difference"] = max(result["difference"], float(f"{apart:.1e}"))
     if cases["pytorch"]:
         result["checks"]["our programs"] = cases
-    for suite, outcomes in found["suites"].items():
+    for suite, outcomes in report["suites"].items():
         others = kept["suites"][suite]["others"]
         judged = {test: outcome for test, outcome in outcomes.items() if test not in others}
         passed = sum(outcome == "passed" for outcome in judged.values())
@@ -159,19 +161,19 @@ def judge(name, found, partial, folder):
             if outcome != "passed":
                 check = f"{suite}::{test}"
                 result["failed"].append(
-                    {"check": check, "error": outcome, "cause": cause_of(check, found["causes"])}
+                    {"check": check, "error": outcome, "cause": cause_of(check, report["causes"])}
                 )
         absent = kept["suites"][suite]["passed"] - len(judged)
         if absent > 0:
             text = f"{absent} tests were not collected"
             result["failed"].append(
-                {"check": suite, "error": text, "cause": cause_of(f"{suite}::uncollected", found["causes"])}
+                {"check": suite, "error": text, "cause": cause_of(f"{suite}::uncollected", report["causes"])}
             )
     for what, counts in result["checks"].items():
         print(f"  {what}: {counts['passed']} of {counts['pytorch']} that PyTorch passes")
-    if "calls" in found:
-        result["calls"] = found["calls"]
-        print_calls(found["calls"])
+    if "calls" in report:
+        result["calls"] = report["calls"]
+        print_calls(report["calls"])
     for failure in result["failed"]:
         print(
             f"  FAILED {failure['check']}: {failure['error']}\n         cause: {failure['cause'] or 'not known'}"

@@ -104,24 +104,24 @@ class Kernels:
 
 def signature(text: str) -> list[tuple[str, str]]:
     """Types and names of a kernel's arguments."""
-    found = re.search(r"define void @\w+\(([^)]*)\)", text)
-    assert found is not None
-    return [(a.split()[0], a.split()[-1]) for a in found[1].split(",") if a.strip()]
+    match = re.search(r"define void @\w+\(([^)]*)\)", text)
+    assert match is not None
+    return [(a.split()[0], a.split()[-1]) for a in match[1].split(",") if a.strip()]
 
 
 def mappings() -> list[tuple[int, int]]:
     """Memory of this process that may be read and written."""
-    found = []
+    ranges = []
     with open("/proc/self/maps") as file:
         for line in file:
             where, rights = line.split()[:2]
             begin, end = (int(x, 16) for x in where.split("-"))
             if rights.startswith("rw"):
-                if found and found[-1][1] == begin:
-                    found[-1] = (found[-1][0], end)
+                if ranges and ranges[-1][1] == begin:
+                    ranges[-1] = (ranges[-1][0], end)
                 else:
-                    found.append((begin, end))
-    return found
+                    ranges.append((begin, end))
+    return ranges
 
 
 def record(
@@ -207,7 +207,7 @@ def programs(only: str) -> dict[str, Callable[[], object]]:
 
     import flambeau as t
 
-    found: dict[str, Callable[[], object]] = {}
+    calls: dict[str, Callable[[], object]] = {}
 
     def both(f: Callable, *shapes: tuple[int, ...], **kw) -> Callable[[], None]:
         def go() -> None:
@@ -227,12 +227,12 @@ def programs(only: str) -> dict[str, Callable[[], object]]:
         return go
 
     for entry, text in ALL:
-        found[f"{entry.name}({text})"] = sample(entry, text)
+        calls[f"{entry.name}({text})"] = sample(entry, text)
     F = t.nn.functional
     for dtype in (t.float32, t.float64, t.float16, t.bfloat16):
         for m, k, n in ((1, 40, 24), (5, 33, 17), (16, 48, 40)):
-            found[f"product {m} {k} {n} {dtype}"] = both(lambda a, b: a @ b, (m, k), (k, n), dtype=dtype)
-        found[f"linear {dtype}"] = both(
+            calls[f"product {m} {k} {n} {dtype}"] = both(lambda a, b: a @ b, (m, k), (k, n), dtype=dtype)
+        calls[f"linear {dtype}"] = both(
             lambda x, w, b: F.linear(x, w, b).relu(), (9, 20), (13, 20), (13,), dtype=dtype
         )
     for name, x, w, options in (
@@ -243,24 +243,24 @@ def programs(only: str) -> dict[str, Callable[[], object]]:
         ("dilated", (1, 4, 12, 12), (6, 4, 3, 3), {"dilation": 2}),
     ):
         for dtype in (t.float32, t.float64):
-            found[f"conv {name} {dtype}"] = both(
+            calls[f"conv {name} {dtype}"] = both(
                 lambda x, w, o=options: F.conv2d(x, w, **o), x, w, dtype=dtype
             )
     for causal in (False, True):
-        found[f"attention, causal {causal}"] = both(
+        calls[f"attention, causal {causal}"] = both(
             lambda q, k, v, c=causal: F.scaled_dot_product_attention(q, k, v, is_causal=c),
             *[(1, 2, 19, 16)] * 3,
         )
     for length in (7, 100, 1000):
         for dim in (0, 1):
             shape = (length, 3) if dim == 0 else (3, length)
-            found[f"rows of {length}, dim {dim}"] = both(
+            calls[f"rows of {length}, dim {dim}"] = both(
                 lambda x, d=dim: (
                     x.softmax(d) + x.log_softmax(d) + x.cumsum(d) + x.sum(d, True) + x.var(d, keepdim=True)
                 ),
                 shape,
             )
-    return {name: f for name, f in found.items() if re.search(only, name)}
+    return {name: f for name, f in calls.items() if re.search(only, name)}
 
 
 # --- AArch64 ------------------------------
@@ -356,9 +356,9 @@ def numbers(memory: np.ndarray, kind: str) -> np.ndarray:
     )
 
 
-def verdict(text: str, call: Recording, found: bytes) -> str:
+def verdict(text: str, call: Recording, output: bytes) -> str:
     """ "same", "rounded" where elements differ in their last places (or in a NaN's bits), else a sentence."""
-    before, ours, theirs = (np.frombuffer(m, np.uint8) for m in (call.before, call.after, found))
+    before, ours, theirs = (np.frombuffer(m, np.uint8) for m in (call.before, call.after, output))
     differs = ours != theirs
     if not differs.any():
         return "same"

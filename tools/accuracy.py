@@ -393,11 +393,11 @@ GROUPS = {
 
 
 def leaves(module, arrays, dtype: str) -> list:
-    found = []
+    tensors = []
     for a in arrays:
         t = module.from_numpy(np.array(a))
-        found.append(t.to(getattr(module, dtype)) if a.dtype.kind == "f" else t)
-    return found
+        tensors.append(t.to(getattr(module, dtype)) if a.dtype.kind == "f" else t)
+    return tensors
 
 
 def results(case: Case, module, tensors) -> list[np.ndarray]:
@@ -427,13 +427,13 @@ def errors(case: Case) -> list[tuple[str, float, float]]:
     labels = [
         "" if k < len(true) - floats else f", gradient {k - len(true) + floats + 1}" for k in range(len(true))
     ]
-    found = []
+    distances = []
     for label, t, a, b in zip(labels, true, ours, theirs):
         size = np.abs(t).max() or 1.0
-        found.append(
+        distances.append(
             (case.name + label, float(np.abs(a - t).max() / size), float(np.abs(b - t).max() / size))
         )
-    return found
+    return distances
 
 
 def main() -> None:

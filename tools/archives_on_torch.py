@@ -155,9 +155,9 @@ def compare(torch: Any, program: Any, inputs: tuple[Any, ...], tolerance: float)
     file = io.BytesIO(program.save_to_buffer())
     loaded = torch.jit.load(file)
     given = there(torch, inputs)
-    found, wanted = leaves(torch, loaded(*given)), leaves(flambeau, program(*inputs))
-    assert len(found) == len(wanted), f"{len(found)} tensors, {len(wanted)} here"
-    for a, b in zip(found, wanted):
+    loaded_leaves, wanted = leaves(torch, loaded(*given)), leaves(flambeau, program(*inputs))
+    assert len(loaded_leaves) == len(wanted), f"{len(loaded_leaves)} tensors, {len(wanted)} here"
+    for a, b in zip(loaded_leaves, wanted):
         assert str(a.dtype).rpartition(".")[2] == b.dtype.name, f"{a.dtype} is not {b.dtype}"
         a = a.detach().float() if a.dtype == torch.bfloat16 else a.detach()
         b = b.detach().float() if b.dtype == flambeau.bfloat16 else b.detach()
@@ -214,9 +214,9 @@ def back(torch: Any, only: str, verbose: bool) -> None:
             file.seek(0)
             try:
                 given = [flambeau.from_numpy(t.resolve_conj().numpy().copy()) for t in tensors]
-                found = leaves(flambeau, flambeau.jit.load(file)(*given))
-                assert len(found) == len(wanted), f"{len(found)} tensors, {len(wanted)} there"
-                for a, b in zip(found, wanted):
+                results = leaves(flambeau, flambeau.jit.load(file)(*given))
+                assert len(results) == len(wanted), f"{len(results)} tensors, {len(wanted)} there"
+                for a, b in zip(results, wanted):
                     assert str(b.dtype).rpartition(".")[2] == a.dtype.name, f"{a.dtype} is not {b.dtype}"
                     np.testing.assert_allclose(
                         a.numpy(),

@@ -202,12 +202,12 @@ def outcome(program: Callable, *args: Any) -> Any:
 
 def gradients(program: Callable, d: Any, made: dict[str, Any], *more: Any) -> Any:
     """The program's result, and the gradients of its finite part by the parameters and by further arguments."""
-    found = program(d, *more)
+    output = program(d, *more)
     leaves = [v for v in (*made.values(), *more) if hasattr(v, "requires_grad") and v.requires_grad]
-    if not found.requires_grad:
-        return [found, "no gradient"]
-    found[found.isfinite()].sum().backward()
-    return [found, *[leaf.grad for leaf in leaves]]
+    if not output.requires_grad:
+        return [output, "no gradient"]
+    output[output.isfinite()].sum().backward()
+    return [output, *[leaf.grad for leaf in leaves]]
 
 
 class Report:
@@ -346,7 +346,7 @@ def fit(report: Report, name: str, n: int = 20000) -> None:
 def rsample_gradients(report: Report, name: str, n: int = 40000) -> None:
     """The mean gradient of a smooth function of samples by the parameters, which does not depend on how samples are made."""
     given = TABLE[name]()
-    found = []
+    grads = []
     for t in (torch, flambeau):
         t.manual_seed(2)
         d, made = build(t, name, given, "float64", grad=True)
@@ -358,8 +358,8 @@ def rsample_gradients(report: Report, name: str, n: int = 40000) -> None:
             score.backward()
         except (NotImplementedError, RuntimeError):  # PyTorch's Wishart and von Mises have no gradient
             return
-        found.append([m.grad.numpy() for m in made.values() if hasattr(m, "grad") and m.grad is not None])
-    for k, (a, b) in enumerate(zip(*found, strict=True)):
+        grads.append([m.grad.numpy() for m in made.values() if hasattr(m, "grad") and m.grad is not None])
+    for k, (a, b) in enumerate(zip(*grads, strict=True)):
         close = np.abs(a - b) <= 0.06 * (1 + np.abs(a))
         report.compare(name, f"mean gradient {k} of samples: {a} and {b}"[:200], True, bool(close.all()), 0)
 
@@ -374,9 +374,11 @@ def divergences(report: Report, names: list[str]) -> None:
             def program(t: Any) -> Any:
                 one, made = build(t, p, given[0], "float64", grad=True)
                 other, more = build(t, q, given[1], "float64", grad=True)
-                found = t.distributions.kl_divergence(one, other)
+                divergence = t.distributions.kl_divergence(one, other)
                 made = {**{f"p {k}": v for k, v in made.items()}, **{f"q {k}": v for k, v in more.items()}}
-                return gradients(lambda d: found, one, made) if found.requires_grad else [found]
+                return (
+                    gradients(lambda d: divergence, one, made) if divergence.requires_grad else [divergence]
+                )
 
             first = outcome(lambda: program(torch)), outcome(lambda: program(flambeau))
             if all(isinstance(x[0], str) and x[0] == "NotImplementedError" for x in first):
@@ -388,11 +390,11 @@ def divergences(report: Report, names: list[str]) -> None:
                 report.compare(f"divergences: {what}", f"{p} {q}", *cut, 1e-6)
 
 
-def clean(found: Any) -> Any:
+def clean(stored: Any) -> Any:
     """Gradients: absent ones and zeros are alike."""
-    if not isinstance(found, list):
-        return found
-    return [None if isinstance(x, np.ndarray) and not x.any() else x for x in found[1:]]
+    if not isinstance(stored, list):
+        return stored
+    return [None if isinstance(x, np.ndarray) and not x.any() else x for x in stored[1:]]
 
 
 def checks(report: Report) -> None:

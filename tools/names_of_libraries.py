@@ -63,7 +63,7 @@ def fetch(folder: pathlib.Path) -> None:
 
 def read(wheel: pathlib.Path) -> dict[str, str]:
     """The names that a library's own files mention, each with the earliest time: at import before guarded before called."""
-    found: dict[str, str] = {}
+    uses: dict[str, str] = {}
     order = (IMPORT, GUARDED, CALLED)
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.namelist():
@@ -74,8 +74,8 @@ def read(wheel: pathlib.Path) -> dict[str, str]:
             except (SyntaxError, UnicodeDecodeError, RecursionError):  # templates, and Python 2
                 continue
             for name, when in pairs:
-                found[name] = min(found.get(name, CALLED), when, key=order.index)
-    return found
+                uses[name] = min(uses.get(name, CALLED), when, key=order.index)
+    return uses
 
 
 def requires_torch(wheel: pathlib.Path) -> bool:
@@ -161,10 +161,10 @@ def main() -> None:
     wheels = [w for w in sorted(arguments.folder.glob("*.whl")) if w.stat().st_size < _LARGEST]
     without = []
     for wheel in wheels:
-        found = read(wheel)
-        if not found or not requires_torch(wheel):
+        uses = read(wheel)
+        if not uses or not requires_torch(wheel):
             without.append(wheel.name.partition("-")[0])
-        for name, when in found.items():
+        for name, when in uses.items():
             users[name][when].add(wheel.name.partition("-")[0])
     theirs = reach_in_process(sorted(users), dropin=False)
     real: dict[str, dict[str, set[str]]] = collections.defaultdict(lambda: collections.defaultdict(set))

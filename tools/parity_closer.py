@@ -93,19 +93,19 @@ def compare_sample(
     except Exception as error:
         note["ours"] = one_line(error, 100)
         return {}
-    found: dict[str, Results] = {}
+    results: dict[str, Results] = {}
     if "values" in kinds:
-        found["values"] = list(zip(*[leaves(torch.Tensor, v) for v in (ours_there, theirs, truth)]))
+        results["values"] = list(zip(*[leaves(torch.Tensor, v) for v in (ours_there, theirs, truth)]))
     if "gradient" in kinds:
         try:
             sides = ((lib, ours, c_in), (torch, theirs, t_in), (torch, truth, w_in))
             triples = zip(*[gradients(torch, module, out, inputs) for module, out, inputs in sides])
-            found["gradient"] = [
+            results["gradient"] = [
                 (bridge.back(a), b, c) for a, b, c in triples if None not in (b, c) and a is not None
             ]
         except Exception as error:
             note["gradient"] = one_line(error, 100)
-    return found
+    return results
 
 
 def verdict(ours: float, theirs: float) -> str:
@@ -116,7 +116,7 @@ def verdict(ours: float, theirs: float) -> str:
 
 def wanted(paths: list[str], only: str, dtypes: list[str]) -> dict[tuple[str, str], set[str]]:
     """(operation, dtype) → what of it was not close, "values" or "gradient"."""
-    found: dict[tuple[str, str], set[str]] = {}
+    kinds: dict[tuple[str, str], set[str]] = {}
     for path in paths:
         with open(path) as file:
             rows = json.load(file)
@@ -125,8 +125,8 @@ def wanted(paths: list[str], only: str, dtypes: list[str]) -> dict[tuple[str, st
                 dtype = where.split(" ")[0]
                 if "not close" in message and dtype in dtypes and re.search(only, row["name"]):
                     kind = "gradient" if "gradient" in message else "values"
-                    found.setdefault((row["name"], dtype), set()).add(kind)
-    return found
+                    kinds.setdefault((row["name"], dtype), set()).add(kind)
+    return kinds
 
 
 def run(options: argparse.Namespace) -> Iterator[tuple[str, str]]:

@@ -86,9 +86,9 @@ def instructions(text: str) -> tuple[list[tuple[str, str]], dict[str, int]]:
     for line in text.splitlines():
         if label := re.match(r"\s*(\.L_\w+):", line):
             labels[label[1]] = len(code)
-        elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?(\S+)([^;]*);", line):
-            jump = re.search(r"\.L_\w+", found[2]) if re.match(r"BRA(\.|$)", found[1]) else None
-            code.append((found[1], jump[0] if jump else ""))
+        elif match := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?(\S+)([^;]*);", line):
+            jump = re.search(r"\.L_\w+", match[2]) if re.match(r"BRA(\.|$)", match[1]) else None
+            code.append((match[1], jump[0] if jump else ""))
     return code, labels
 
 

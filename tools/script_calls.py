@@ -27,13 +27,13 @@ def counting(n: int) -> int:
 
 def best(call: Callable[[], Any], number: int, rounds: int = 9) -> float:
     """The least time of a call in microseconds."""
-    found = []
+    samples = []
     for _ in range(rounds):
         start = time.perf_counter()
         for _ in range(number):
             call()
-        found.append((time.perf_counter() - start) / number)
-    return min(found) * 1e6
+        samples.append((time.perf_counter() - start) / number)
+    return min(samples) * 1e6
 
 
 def main() -> None:

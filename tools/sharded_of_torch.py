@@ -98,9 +98,9 @@ def torch_compare(state: dict[str, Any]) -> None:
 
     arrays = {**sharded.whole(), **{name: array for name, (array, _) in sharded.cut().items()}}
     for name, array in arrays.items():
-        found = state["model"][name]
-        found = found.full_tensor() if isinstance(found, DTensor) else found
-        np.testing.assert_array_equal(found.numpy(), array, err_msg=name)
+        tensor = state["model"][name]
+        tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        np.testing.assert_array_equal(tensor.numpy(), array, err_msg=name)
     assert state["meta"] == sharded.OBJECTS and state["optim"]["param_groups"] == sharded.GROUPS
     assert state["optim"]["state"]["bias"]["step"] == 3.0
 
@@ -196,11 +196,11 @@ def our_dtensors() -> dict[str, Any]:
     from flambeau.distributed.device_mesh import init_device_mesh
     from flambeau.distributed.tensor import Replicate, Shard, distribute_tensor
 
-    mesh, found = init_device_mesh("cpu", (2, 2)), {}
+    mesh, tensors = init_device_mesh("cpu", (2, 2)), {}
     for name, (array, dim) in sharded.cut().items():
         second = Replicate() if name == "few" else Shard((dim + 1) % array.ndim)
-        found[name] = distribute_tensor(flambeau.from_numpy(array.copy()), mesh, [Shard(dim), second])
-    return found
+        tensors[name] = distribute_tensor(flambeau.from_numpy(array.copy()), mesh, [Shard(dim), second])
+    return tensors
 
 
 def we_save(rank: int, size: int, store: str, folder: str, how: str) -> None:

@@ -48,9 +48,9 @@ class Classifier(lightning.LightningModule):
 
 class Report(callbacks.Callback):
     def on_train_epoch_end(self, trainer, module):
-        found = {name: f"{float(value):.5f}" for name, value in sorted(trainer.callback_metrics.items())}
+        metrics = {name: f"{float(value):.5f}" for name, value in sorted(trainer.callback_metrics.items())}
         if trainer.is_global_zero:
-            print("epoch", trainer.current_epoch, "of", trainer.world_size, found, flush=True)
+            print("epoch", trainer.current_epoch, "of", trainer.world_size, metrics, flush=True)
 
     def on_fit_end(self, trainer, module):
         gathered = module.all_gather(torch.tensor(float(module.global_rank)))
@@ -87,10 +87,10 @@ def main(processes, strategy):
             )
         if strategy == "ddp":
             trainer.strategy.barrier()
-            found = trainer.test(ckpt_path=kept.best_model_path, dataloaders=held_out, verbose=False)
+            metrics = trainer.test(ckpt_path=kept.best_model_path, dataloaders=held_out, verbose=False)
             if trainer.is_global_zero:
                 print(
-                    "tested", {name: f"{value:.5f}" for name, value in sorted(found[0].items())}, flush=True
+                    "tested", {name: f"{value:.5f}" for name, value in sorted(metrics[0].items())}, flush=True
                 )
 
 

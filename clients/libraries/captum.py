@@ -452,7 +452,7 @@ def similar():
             batch_size=5,
             similarity_metric=influence._core.similarity_influence.cosine_similarity,
         )
-        return {layer: list(found) for layer, found in made.influence(Pairs(3, 9).inputs, top_k=2).items()}
+        return {layer: list(result) for layer, result in made.influence(Pairs(3, 9).inputs, top_k=2).items()}
 
 
 @client.case(name="gates")

@@ -60,12 +60,12 @@ def play(policy, episodes: int, seed: int) -> np.ndarray:
 
 def advantages_of(values, ended):
     """Σ (γλ)^k δ of each step, where δ is how much better the step went than the critic hoped; each step's reward is 1."""
-    found, ahead = torch.empty(STEPS, CARTS), torch.zeros(CARTS)
+    advantages, ahead = torch.empty(STEPS, CARTS), torch.zeros(CARTS)
     for t in reversed(range(STEPS)):
         goes_on = 1.0 - ended[t]
         surprise = 1.0 + DISCOUNT * goes_on * values[t + 1] - values[t]
-        found[t] = ahead = surprise + DISCOUNT * TRACE * goes_on * ahead
-    return found
+        advantages[t] = ahead = surprise + DISCOUNT * TRACE * goes_on * ahead
+    return advantages
 
 
 def draw(path: str, net: ActorCritic, curve: list, policy, title: str) -> None:

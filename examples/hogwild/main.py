@@ -106,15 +106,15 @@ def train(processes: int, epochs: int, seed: int = 0) -> tuple[float, float]:
     return accuracy(net, images[:held_out], digits[:held_out]), learnt / clock.max().item()
 
 
-def draw(path: str, found: dict[int, list], linear: float, title: str) -> None:
+def draw(path: str, runs_by_count: dict[int, list], linear: float, title: str) -> None:
     """Accuracy and speed by the number of processes; each dot is one run."""
     figure, (right, fast) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     figure.suptitle(title)
-    for n, runs in found.items():
+    for n, runs in runs_by_count.items():
         right.plot([n] * len(runs), [100 * a for a, _ in runs], "o", color="tab:blue", alpha=0.6)
         fast.bar(str(n), max(speed for _, speed in runs), color="tab:blue", width=0.5)
     right.axhline(100 * linear, color="0.6", linestyle=":", label="logistic regression")
-    right.set(xlabel="processes", xticks=list(found), ylabel="held-out accuracy, %")
+    right.set(xlabel="processes", xticks=list(runs_by_count), ylabel="held-out accuracy, %")
     right.legend()
     fast.set(xlabel="processes", ylabel="images a second, best run")
     figure.savefig(path, dpi=80)
@@ -134,11 +134,11 @@ def main() -> None:
         given.processes, given.epochs, given.seeds = [2], 3, 1
 
     runs = [(n, seed) for n in given.processes for seed in range(given.seeds)]
-    found = {n: [] for n in given.processes}
+    runs_by_count = {n: [] for n in given.processes}
     for n, seed in tqdm(runs, disable=None):
-        found[n].append(train(n, given.epochs, seed))
-    first = max(speed for _, speed in found[given.processes[0]])
-    for n, these in found.items():
+        runs_by_count[n].append(train(n, given.epochs, seed))
+    first = max(speed for _, speed in runs_by_count[given.processes[0]])
+    for n, these in runs_by_count.items():
         right, speed = sum(a for a, _ in these) / len(these), max(speed for _, speed in these)
         print(f"{n} processes: held-out accuracy {right:.2%}, {speed:,.0f} images/s, {speed / first:.2f} x")
 
@@ -152,7 +152,7 @@ def main() -> None:
     figure = (
         f"{n} processes: held-out accuracy {right:.1%}; to reach {bar:.1%}; logistic regression {linear:.1%}"
     )
-    draw(given.picture, found, linear, figure)
+    draw(given.picture, runs_by_count, linear, figure)
     print(figure)
     if not right >= bar:
         sys.exit("missed")

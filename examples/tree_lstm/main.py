@@ -84,15 +84,15 @@ def tree_of(expression: ast.expr, hidden: ast.Compare, parent: str) -> Tree:
 
 def trees_of(path: Path) -> list[Tree]:
     """One for each comparison of two things in a module."""
-    found = []
+    trees = []
     for statement in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(statement, ast.expr):
             continue
         for expression in ast.iter_child_nodes(statement):  # the outermost expressions
             if isinstance(expression, ast.expr):
                 compares = [n for n in ast.walk(expression) if isinstance(n, ast.Compare) and len(n.ops) == 1]
-                found += [tree_of(expression, n, type(statement).__name__) for n in compares]
-    return [tree for tree in found if len(tree.words) <= 30]
+                trees += [tree_of(expression, n, type(statement).__name__) for n in compares]
+    return [tree for tree in trees if len(tree.words) <= 30]
 
 
 class TreeLSTM(nn.Module):
@@ -140,10 +140,10 @@ def modules_here() -> list[Path]:
         "site-packages",
         "dist-packages",
     }
-    found = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
-    found = [path for path in found if not others.intersection(path.parts)]
-    random.Random(0).shuffle(found)
-    return found
+    paths = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
+    paths = [path for path in paths if not others.intersection(path.parts)]
+    random.Random(0).shuffle(paths)
+    return paths
 
 
 def forgetful(tree: Tree, dice: random.Random, share: float = 0.1) -> Tree:

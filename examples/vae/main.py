@@ -64,13 +64,13 @@ class VAE(nn.Module):
     @torch.no_grad()
     def nats(self, images, draws: int) -> float:
         """-log p(x) of an image, each draw z ~ q weighed by p(x, z) / q(z)."""
-        found = []
+        estimates = []
         for x in images.split(16):
             q = self.q(x)
             z = q.sample((draws,))
             weights = self.p(z).log_prob(x) + self.prior.log_prob(z) - q.log_prob(z)
-            found.append(math.log(draws) - weights.logsumexp(0))
-        return torch.cat(found).mean().item()
+            estimates.append(math.log(draws) - weights.logsumexp(0))
+        return torch.cat(estimates).mean().item()
 
 
 def nats_of_histograms(training, held_out) -> float:

@@ -236,9 +236,9 @@ def all_gather(tensor_list: Any, tensor: Any, group: Any = None, async_op: bool 
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = [flambeau.zeros(2), flambeau.zeros(2)]
-    >>> dist.all_gather(found, flambeau.ones(2))
-    >>> found
+    >>> gathered = [flambeau.zeros(2), flambeau.zeros(2)]
+    >>> dist.all_gather(gathered, flambeau.ones(2))
+    >>> gathered
     [tensor([1., 1.]), tensor([1., 1.])]
     >>> dist.destroy_process_group()
     """
@@ -312,9 +312,9 @@ def gather(
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = [flambeau.zeros(1), flambeau.zeros(1)]
-    >>> dist.gather(flambeau.ones(1), found, dst=0)
-    >>> found[0]
+    >>> gathered = [flambeau.zeros(1), flambeau.zeros(1)]
+    >>> dist.gather(flambeau.ones(1), gathered, dst=0)
+    >>> gathered[0]
     tensor([1.])
     >>> dist.destroy_process_group()
     """
@@ -407,9 +407,9 @@ def all_to_all(
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = [flambeau.zeros(1), flambeau.zeros(1)]
-    >>> dist.all_to_all(found, [flambeau.ones(1), flambeau.ones(1)])
-    >>> found
+    >>> received = [flambeau.zeros(1), flambeau.zeros(1)]
+    >>> dist.all_to_all(received, [flambeau.ones(1), flambeau.ones(1)])
+    >>> received
     [tensor([1.]), tensor([1.])]
     >>> dist.destroy_process_group()
     """
@@ -448,9 +448,9 @@ def all_to_all_single(
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = flambeau.zeros(4)
-    >>> dist.all_to_all_single(found, flambeau.arange(4.0))
-    >>> found
+    >>> received = flambeau.zeros(4)
+    >>> dist.all_to_all_single(received, flambeau.arange(4.0))
+    >>> received
     tensor([0., 1., 0., 1.])
     >>> dist.destroy_process_group()
     """

@@ -95,14 +95,14 @@ def _init_processes(
     number, seconds = _formed, timeout.total_seconds()
 
     def meet() -> tuple[Store, int, int, str]:
-        found = (
+        group_info = (
             (store, rank, size, os.environ.get("FLAMBEAU_DISTRIBUTED_HOST", "127.0.0.1"))
             if store is not None
             else rendezvous(init_method or "env://", rank, size, timeout)
         )
-        groups.store = PrefixStore(f"default_pg/{number}", found[0])
-        check_rank(found[1], found[2])  # type: ignore[arg-type]
-        return groups.store, *found[1:]  # type: ignore[return-value]
+        groups.store = PrefixStore(f"default_pg/{number}", group_info[0])
+        check_rank(group_info[1], group_info[2])  # type: ignore[arg-type]
+        return groups.store, *group_info[1:]  # type: ignore[return-value]
 
     by_nccl = "nccl" in name
     if by_nccl and not (_world.is_managed() and store is None and init_method is None):
@@ -184,11 +184,11 @@ def destroy_process_group(group: Any = None) -> None:
     """
     if group is GroupMember.NON_GROUP_MEMBER:
         return
-    found = resolve(group)
-    assert found is not None
-    if found is not groups.default:
-        del groups.all[found.group_name]
-        found._close()
+    resolved = resolve(group)
+    assert resolved is not None
+    if resolved is not groups.default:
+        del groups.all[resolved.group_name]
+        resolved._close()
         return
     made = groups.made
     for each in every():

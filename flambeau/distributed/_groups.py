@@ -184,8 +184,8 @@ def get_rank(group: Any = None) -> int:
     (2, 4, 'fake')
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    return -1 if found is None else found._rank
+    resolved = resolve(group)
+    return -1 if resolved is None else resolved._rank
 
 
 def get_world_size(group: Any = None) -> int:
@@ -201,8 +201,8 @@ def get_world_size(group: Any = None) -> int:
     2
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    return -1 if found is None else found._size
+    resolved = resolve(group)
+    return -1 if resolved is None else resolved._size
 
 
 def get_backend(group: Any = None) -> str:
@@ -218,10 +218,10 @@ def get_backend(group: Any = None) -> str:
     'fake'
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    resolved = resolve(group)
+    if resolved is None:
         raise ValueError("Invalid process group specified")
-    return found._backend
+    return resolved._backend
 
 
 def get_backend_config(group: Any = None) -> str:
@@ -257,10 +257,10 @@ def get_process_group_ranks(group: Any = None) -> list[int]:
     [0, 1]
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    resolved = resolve(group)
+    if resolved is None:
         raise ValueError("Invalid process group specified")
-    return list(found._ranks)
+    return list(resolved._ranks)
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:
@@ -276,10 +276,10 @@ def get_group_rank(group: Any, global_rank: int) -> int:
     (1, 3)
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None or global_rank not in found._ranks:
+    resolved = resolve(group)
+    if resolved is None or global_rank not in resolved._ranks:
         raise ValueError(f"Global rank {global_rank} is not part of group {group}")
-    return found._ranks.index(global_rank)
+    return resolved._ranks.index(global_rank)
 
 
 def get_global_rank(group: Any, group_rank: int) -> int:
@@ -295,10 +295,10 @@ def get_global_rank(group: Any, group_rank: int) -> int:
     1
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None or not 0 <= group_rank < found._size:
+    resolved = resolve(group)
+    if resolved is None or not 0 <= group_rank < resolved._size:
         raise ValueError(f"Group rank {group_rank} is not part of group {group}")
-    return found._ranks[group_rank]
+    return resolved._ranks[group_rank]
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:

@@ -55,9 +55,9 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
 
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = [None, None]
-    >>> dist.all_gather_object(found, {"of": "this process"})
-    >>> found
+    >>> gathered = [None, None]
+    >>> dist.all_gather_object(gathered, {"of": "this process"})
+    >>> gathered
     [{'of': 'this process'}, {'of': 'this process'}]
     >>> dist.destroy_process_group()
     """
@@ -90,9 +90,9 @@ def gather_object(
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = [None, None]
-    >>> dist.gather_object("mine", found, dst=0)
-    >>> found[0]
+    >>> gathered = [None, None]
+    >>> dist.gather_object("mine", gathered, dst=0)
+    >>> gathered[0]
     'mine'
     >>> dist.destroy_process_group()
     """

@@ -72,8 +72,8 @@ def _branch(
         leaves, out_form = tree_flatten(result)
         graph.output(tuple(recorder.inner(recorder.reference(x)) if not _is_plain(x) else x for x in leaves))
         traced = [recorder.traced(x) if isinstance(x, TensorBase) else None for x in leaves]
-        found = [n for n in captured if n not in before]
-    return Branch(graph, leaves, traced, out_form, found)
+        new_captured = [n for n in captured if n not in before]
+    return Branch(graph, leaves, traced, out_form, new_captured)
 
 
 def _copied(recorder: Recorder, x: Any) -> Any:

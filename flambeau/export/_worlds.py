@@ -64,9 +64,9 @@ class Worlds(Numbers):
         rule = self.decompositions.get(function)
         if rule is not None:
             with self.mode:
-                found = rule(*args, **kwargs)
-            if found is not NotImplemented:
-                return found if item is None else found[item]
+                decomposed = rule(*args, **kwargs)
+            if decomposed is not NotImplemented:
+                return decomposed if item is None else decomposed[item]
         self.suspended += 1
         try:
             result = run(*example_of(run_args), **example_of(run_kwargs))
@@ -138,8 +138,8 @@ class Worlds(Numbers):
         """Whether a gradient may flow through a tensor when the program runs, where inputs may require one that do not now."""
         if not (t.is_floating_point() or t.is_complex()):
             return False
-        found = self.known.get(id(t))
-        return found is None or found[1].node not in self.without_history
+        entry = self.known.get(id(t))
+        return entry is None or entry[1].node not in self.without_history
 
     def _item_node(self, node: Node, k: int) -> Node:
         made = self.node(operator.getitem, (node, k), {})
@@ -161,16 +161,16 @@ class Worlds(Numbers):
         """Nodes for what a call gave."""
         if isinstance(result, TensorBase):
             value = self._described(result, shadows, sizes, more, path, opaque)
-            found = Traced(node, value, tuple(shadows))
-            self._describe(found)
+            entry = Traced(node, value, tuple(shadows))
+            self._describe(entry)
             if detached and id(result) in self.known:
                 return  # itself, with its history
             if detached and (result.is_floating_point() or result.is_complex()):
                 if node.target is not target("aten", "detach"):
-                    found = found._replace(node=self.node(target("aten", "detach"), (node,), {}))
-                    self._describe(found)
-                self.without_history.add(found.node)
-            self.enter(result, found)
+                    entry = entry._replace(node=self.node(target("aten", "detach"), (node,), {}))
+                    self._describe(entry)
+                self.without_history.add(entry.node)
+            self.enter(result, entry)
         elif isinstance(result, (tuple, list)) and any(isinstance(x, TensorBase) for x in leaves_of(result)):
             known: list[Any] = []
             for k, each in enumerate(result):
@@ -261,7 +261,7 @@ class Worlds(Numbers):
         self, node: Node, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], result: Any
     ) -> tuple[list[Any], bool]:
         """The results in the other worlds, and whether they came of drawn elements."""
-        found: list[Any] = []
+        results: list[Any] = []
         self.suspended += 1
         try:
             with no_grad():
@@ -273,10 +273,10 @@ class Worlds(Numbers):
                         return self._failed(node, run, args, kwargs, result, error)
                     if not alike(made, result):
                         return self._failed(node, run, args, kwargs, result, None)
-                    found.append(made)
+                    results.append(made)
         finally:
             self.suspended -= 1
-        return found, False
+        return results, False
 
     def _given(self, args: Any, kwargs: Any, w: int) -> tuple[Any, Any]:
         def one(x: Any) -> Any:
@@ -316,7 +316,7 @@ class Worlds(Numbers):
 
     def _drawn(self, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], result: Any) -> list[Any]:
         """The results of drawn elements in the other worlds; in worlds that are too large for that, those of the example."""
-        found = []
+        results = []
         for w in range(1, self.count + 1):
 
             def one(x: Any, w: int = w) -> Any:
@@ -330,8 +330,8 @@ class Worlds(Numbers):
                     made = run(*mapped(args, one), **mapped(kwargs, one))
                 except Exception:  # noqa: BLE001  elements that the operation does not take
                     made = result
-            found.append(mapped(made, lambda x: shadow_of(x) if isinstance(x, TensorBase) else x))
-        return found
+            results.append(mapped(made, lambda x: shadow_of(x) if isinstance(x, TensorBase) else x))
+        return results
 
     def _at(
         self, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], assigned: Mapping[str, int]

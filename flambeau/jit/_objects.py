@@ -221,7 +221,7 @@ class Namespace:
         self.sources, self.constants, self.folder = sources, constants, folder
         self.depth = 0  # of calls that run
         self._files: dict[str, dict[str, ast.stmt]] = {}
-        self._found: dict[str, Any] = {}
+        self._resolved: dict[str, Any] = {}
 
     def __deepcopy__(self, memo: Any) -> Namespace:
         return self
@@ -263,9 +263,9 @@ class Namespace:
         if names[0] != _ROOT or len(names) < 2:
             return None
         qualified = ".".join(names)
-        if qualified not in self._found:
-            self._found[qualified] = self._look_up(names, qualified)
-        return self._found[qualified]
+        if qualified not in self._resolved:
+            self._resolved[qualified] = self._look_up(names, qualified)
+        return self._resolved[qualified]
 
     def _look_up(self, names: Sequence[str], qualified: str) -> Any:
         path = "/".join(names[:-1]) + ".py"

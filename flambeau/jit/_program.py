@@ -197,8 +197,8 @@ class Call:
         for name, value in zip(self.parameters, [*inputs, *named.values()]):
             _take(tracer, value, name)
         with tracer:
-            found = self.function(*inputs, **named)
-        if strict and (container := _container(found)):
+            output = self.function(*inputs, **named)
+        if strict and (container := _container(output)):
             message = (
                 f"Encountering a {container} at the output of the tracer might cause the trace to be incorrect, this is only valid if "
                 "the container structure does not change based on the module's inputs. Consider using a constant container instead "
@@ -208,9 +208,9 @@ class Call:
             if container == "dict":
                 raise RuntimeError(message)
             warnings.warn(message, TracerWarning, stacklevel=2)
-        result = type_of(found, "the output")
+        result = type_of(output, "the output")
         tracer.uses = set()
-        given = _give(tracer, found)
+        given = _give(tracer, output)
         lines = [*tracer.body(set(tracer.uses)), f"return {given}"]
         head = ",\n    ".join(
             [f"self: __torch__.{owner}", *(f"{p}: {k}" for p, k in zip(self.parameters, kinds))]
@@ -225,9 +225,9 @@ def _container(x: Any) -> str | None:
         return "dict"
     if not isinstance(x, (tuple, list)):
         return None
-    found = {"list"} if isinstance(x, list) else set()
-    found.update(filter(None, map(_container, x)))
-    return min(found, default=None)
+    names = {"list"} if isinstance(x, list) else set()
+    names.update(filter(None, map(_container, x)))
+    return min(names, default=None)
 
 
 def _parameter_names(function: Any, count: int, named: dict[str, Any]) -> list[str]:

@@ -296,8 +296,8 @@ class Tracer:
             raise RuntimeError(
                 f"{self.who}: {op.__name__}() is called with {error}, which archives cannot hold{_at_line()}"
             ) from None
-        if self.is_own and (found := self._composed(op, args, kwargs)) is not _NOTHING:
-            return found
+        if self.is_own and (composed := self._composed(op, args, kwargs)) is not _NOTHING:
+            return composed
         uses, self.uses = self.uses, set()
         given = {id(t) for t in _tensors((args, kwargs))}
         self.suspended += 1
@@ -309,9 +309,7 @@ class Tracer:
         if isinstance(result, (bool, int, float, complex)) or op.entry.name in _LOOKS:
             self._look(op, result)
         elif (
-            text is not None
-            and self.count is not None
-            and self.count != _count(result, found_list=self.listed)
+            text is not None and self.count is not None and self.count != _count(result, is_list=self.listed)
         ):
             self.uses = set()
             self._results(self._own(op, args, kwargs), result, given if op.writes else set(), False)
@@ -479,11 +477,11 @@ class Tracer:
         return copied
 
 
-def _count(result: Any, found_list: bool) -> int:
+def _count(result: Any, is_list: bool) -> int:
     """How many results a call gave; a list of tensors is one."""
     if result is None:
         return 0
-    return len(result) if isinstance(result, (tuple, list)) and not found_list else 1
+    return len(result) if isinstance(result, (tuple, list)) and not is_list else 1
 
 
 def _is_particular(line: Line) -> bool:
@@ -543,13 +541,13 @@ def _plainly(x: Any) -> Any:
     return x
 
 
-def _storages(result: Any, found: set[int]) -> None:
+def _storages(result: Any, storages: set[int]) -> None:
     """The serial numbers of the storages of what a call gave."""
     if hasattr(result, "storage"):
-        found.add(result.storage)
+        storages.add(result.storage)
     elif isinstance(result, (list, tuple)):
         for each in result:
-            _storages(each, found)
+            _storages(each, storages)
 
 
 def path_text(path: tuple[str, ...]) -> str:

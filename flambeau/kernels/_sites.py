@@ -112,15 +112,15 @@ class _Adding:
         return out.store(places, value, "add")
 
 
-class _Found(list):
+class _Loads(list):
     """Expressions, found by identity."""
 
     def index_of(self, e: Expr) -> int:
         return next(k for k, x in enumerate(self) if x is e)
 
 
-def _loads(results: Sequence[Expr]) -> _Found:
-    return _Found(e for e in ex.walk(results) if e.op == "load" and ex.is_float(e.dtype))
+def _loads(results: Sequence[Expr]) -> _Loads:
+    return _Loads(e for e in ex.walk(results) if e.op == "load" and ex.is_float(e.dtype))
 
 
 def _always(valid: Expr) -> bool:

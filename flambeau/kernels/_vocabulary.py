@@ -310,8 +310,8 @@ def _gradient(word: Word) -> str:
     call: list[Any] = [*given, "float64"] if "dtype" in word.arguments else list(given)
     if "condition" in word.arguments:
         call.insert(0, given[0] > given[1])
-    found = word.function(*call)
-    result = found[0] if isinstance(found, tuple) else found
+    results = word.function(*call)
+    result = results[0] if isinstance(results, tuple) else results
     if not (ex.is_float(result.dtype) or ex.is_complex(result.dtype)):
         return "–"
     if word.where == _SCAN:

@@ -80,8 +80,8 @@ class _Case:
         args, kwargs = copied((self.args, self.kwargs))
         with no_grad():
             before = [(copied(x), x) for _, x, _, _ in self.arguments(args, kwargs)]
-            found = self.op(*args, **kwargs)
-        results = found if isinstance(found, tuple) else (found,)
+            returned = self.op(*args, **kwargs)
+        results = returned if isinstance(returned, tuple) else (returned,)
         for (name, value, written, shared), (old, _) in zip(self.arguments(args, kwargs), before):
             for k, result in enumerate(results):
                 if isinstance(result, TensorBase) and result is value and not written:

@@ -24,7 +24,7 @@ from ._messages import (
     SparseMessage,
     TensorMessage,
 )
-from ._operators.declare import ON_NUMBERS, Operator, dtype_of, found_operator, operator_of
+from ._operators.declare import ON_NUMBERS, Operator, dtype_of, lookup_operator, operator_of
 from ._tensors import Folder, dense_of, tensor_of
 from .errors import OnnxFormatError, OnnxLoadError
 
@@ -289,7 +289,7 @@ class Reader:
             domain = _domain(node.domain)
             result = None
             if (domain, node.op_type, node.overload) not in self.functions and domain in opsets:
-                result = found_operator(domain, node.op_type, opsets[domain])
+                result = lookup_operator(domain, node.op_type, opsets[domain])
             moves = (
                 result is not None and result.moves and node.output[:1] and node.output[0] in state - other
             )
@@ -404,36 +404,36 @@ class Reader:
 
     def call(
         self,
-        found: Operator,
+        operator: Operator,
         node: NodeMessage,
         scope: Scope,
         attributes: dict[str, AttributeMessage],
         opsets: dict[str, int],
     ) -> None:
         target = scope.target
-        args = self.arguments(found, node, scope)
-        kwargs, bodies = self.options(found, scope, attributes, opsets)
-        if found.counts:
+        args = self.arguments(operator, node, scope)
+        kwargs, bodies = self.options(operator, scope, attributes, opsets)
+        if operator.counts:
             kwargs["outputs"] = len(node.output)
-        name = next((n for n in node.output if n), found.name)
-        if isinstance(found.function, type):
-            kind = found.function.__name__.lower()
+        name = next((n for n in node.output if n), operator.name)
+        if isinstance(operator.function, type):
+            kind = operator.function.__name__.lower()
             attribute = target.attribute(kind if kind not in ("if",) else "branch")
-            target.root[attribute] = found.function(**kwargs)
+            target.root[attribute] = operator.function(**kwargs)
             captured = [[scope.node(n) for n in b.meta.pop("captured")] for b in bodies]
             result = target.graph.create_node(
                 "call_module", attribute, tuple(args), {"captured": captured}, plain(name, "value")
             )
         else:
             result = target.graph.create_node(
-                "call_function", found.function, tuple(args), kwargs, plain(name, "value")
+                "call_function", operator.function, tuple(args), kwargs, plain(name, "value")
             )
-        if found.function in ON_NUMBERS and node.output:
-            scope.makers[node.output[0]] = found, node, kwargs
+        if operator.function in ON_NUMBERS and node.output:
+            scope.makers[node.output[0]] = operator, node, kwargs
             target.spare.append(result)
-        if not found.several:
+        if not operator.several:
             if any(node.output[1:]):
-                raise OnnxFormatError(f"{found.name} gives one result, and {len(node.output)} are named")
+                raise OnnxFormatError(f"{operator.name} gives one result, and {len(node.output)} are named")
             scope.define(node.output[0], result) if node.output and node.output[0] else None
             return
         for k, output in enumerate(node.output):

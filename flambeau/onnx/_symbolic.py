@@ -75,8 +75,8 @@ def registered(operation: Any, opset: int) -> Callable[..., Any] | None:
     function = _forms[name, max(versions)]  # type: ignore[index]
 
     def form(g: Writer, *args: Any, **kwargs: Any) -> list[Value]:
-        found = function(Graph(g), *args, **kwargs)
-        made = [found] if isinstance(found, Value) else list(found)
+        returned = function(Graph(g), *args, **kwargs)
+        made = [returned] if isinstance(returned, Value) else list(returned)
         for value, result in zip(made, g.results, strict=True):
             value.dtype = g.dtypes[value.name] = result.dtype
         return made

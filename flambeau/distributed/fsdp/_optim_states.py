@@ -66,11 +66,11 @@ def gathered(
     """The state by names of parameters."""
     config = _config(model) if config is None else config
     names = _Names(model, optim)
-    found = optim.state_dict() if state_dict is None else state_dict
-    states = found["state"]
+    local = optim.state_dict() if state_dict is None else state_dict
+    states = local["state"]
     if isinstance(config, LocalOptimStateDictConfig):
-        return copy.copy(found)
-    result: dict[str, Any] = {"state": {}, "param_groups": _named_groups(found["param_groups"], names)}
+        return copy.copy(local)
+    result: dict[str, Any] = {"state": {}, "param_groups": _named_groups(local["param_groups"], names)}
     mine = not getattr(config, "rank0_only", False) or default_group()._rank == 0
     for bucket, bucket_names in names.buckets:
         for name, state in _of_bucket(bucket, bucket_names, names, states, config).items():

@@ -149,9 +149,9 @@ class _ReduceScatter(Function):
     @staticmethod
     def forward(ctx: Any, op: Any, group: ProcessGroup, result: Tensor, *tensors: Tensor) -> Tensor:  # type: ignore[override]
         ctx.op, ctx.group = op, group
-        found = empty_like(result)
-        calls.reduce_scatter(found, [t.contiguous() for t in tensors], op, group)
-        return found
+        grad_input = empty_like(result)
+        calls.reduce_scatter(grad_input, [t.contiguous() for t in tensors], op, group)
+        return grad_input
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]

@@ -63,8 +63,10 @@ class _Redistribute(Function):
         local, spec = tensor._local_tensor.to(dtypes[0]), tensor._spec
         spec = DTensorSpec(spec.mesh, spec.placements, TensorMeta(spec.shape, spec.stride, dtypes[0]))
         target = spec.placed(placements)
-        found = redistributed(local, spec, target)
-        return _dispatch.make(found.detach() if found is tensor._local_tensor else found, target)
+        local_result = redistributed(local, spec, target)
+        return _dispatch.make(
+            local_result.detach() if local_result is tensor._local_tensor else local_result, target
+        )
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
@@ -147,7 +149,7 @@ class DTensor(Tensor):
                 f"the local_tensor argument only accepts {display.public('Tensor')} but got {DTensor} value."
             )
         mesh = device_mesh or _mesh_resources.get_current_mesh()
-        found = normalized(placements, mesh, local_tensor.dim(), "from_local")
+        normalized_placements = normalized(placements, mesh, local_tensor.dim(), "from_local")
         if (shape is None) != (stride is None):
             raise RuntimeError(
                 f"Found shape:{shape}, stride:{stride}. Please pass both shape and stride at the same time."
@@ -155,11 +157,11 @@ class DTensor(Tensor):
         if local_tensor.device.type != mesh.device_type and not local_tensor.is_meta:
             local_tensor = local_tensor.to(mesh.device_type)
         if shape is None or stride is None:
-            sizes, steps = compute_global_tensor_info(local_tensor, mesh, found)
+            sizes, steps = compute_global_tensor_info(local_tensor, mesh, normalized_placements)
             meta = TensorMeta(tuple(sizes), tuple(steps), local_tensor.dtype)
         else:
             meta = TensorMeta(tuple(shape), tuple(stride), local_tensor.dtype)
-        spec = DTensorSpec(mesh, found, meta)
+        spec = DTensorSpec(mesh, normalized_placements, meta)
         if mesh.get_coordinate() is None:
             local_tensor = local_tensor.new_empty(0).requires_grad_(local_tensor.requires_grad)
         elif run_check:
@@ -211,14 +213,14 @@ class DTensor(Tensor):
             )
         if placements is None:
             raise RuntimeError("placements is needed for redistribute!")
-        found = normalized(placements, mesh, self.dim(), "redistribute")
-        for now, wanted in zip(self.placements, found):
+        normalized_placements = normalized(placements, mesh, self.dim(), "redistribute")
+        for now, wanted in zip(self.placements, normalized_placements):
             if isinstance(wanted, Partial) and now != wanted:
                 raise RuntimeError(
                     f"Can not redistribute from {now} to {wanted}, redistributing to Partial is for internal use only!"
                 )
         there = forward_dtype or self.dtype
-        return _Redistribute.apply(self, found, (there, backward_dtype or self.dtype))
+        return _Redistribute.apply(self, normalized_placements, (there, backward_dtype or self.dtype))
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
         """The whole tensor, on every process of the mesh.  Every one calls it.  Gradients pass.
@@ -275,10 +277,10 @@ def _checked(local: Tensor, spec: DTensorSpec, same_shapes: bool) -> Tensor:
     facts = (tuple(local.shape) if same_shapes else local.dim(), str(local.dtype))
     for k, placement in enumerate(spec.placements):
         group = spec.mesh.get_group(k)
-        found: list[Any] = [None] * group.size()
-        all_gather_object(found, facts, group)
-        if any(each != facts for each in found):
-            raise RuntimeError(f"from_local(): processes have other pieces: shapes and dtypes are {found}")
+        gathered: list[Any] = [None] * group.size()
+        all_gather_object(gathered, facts, group)
+        if any(each != facts for each in gathered):
+            raise RuntimeError(f"from_local(): processes have other pieces: shapes and dtypes are {gathered}")
         if placement.is_replicate():
             local = local.clone().contiguous() if not local.is_contiguous() else local
             with no_grad():
@@ -314,14 +316,14 @@ def distribute_tensor(
     """
     mesh = device_mesh or _mesh_resources.get_current_mesh()
     if isinstance(tensor, DTensor):
-        found = normalized(placements, mesh, tensor.dim(), "distribute_tensor")
+        normalized_placements = normalized(placements, mesh, tensor.dim(), "distribute_tensor")
         if tensor.device_mesh != mesh:
             raise ValueError(
                 f"Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}."
             )
-        if tensor.placements != found:
+        if tensor.placements != normalized_placements:
             raise ValueError(
-                f"Cannot distribute a DTensor with placements {tensor.placements} to a different placements {found}. "
+                f"Cannot distribute a DTensor with placements {tensor.placements} to a different placements {normalized_placements}. "
                 "Call redistribute."
             )
         return tensor
@@ -329,14 +331,16 @@ def distribute_tensor(
         raise RuntimeError(
             "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!"
         )
-    found = normalized(placements, mesh, tensor.dim(), "distribute_tensor")
-    if any(isinstance(placement, Partial) for placement in found):
-        raise ValueError(f"distribute_tensor(): a tensor lies whole or in shards, got {found}")
+    normalized_placements = normalized(placements, mesh, tensor.dim(), "distribute_tensor")
+    if any(isinstance(placement, Partial) for placement in normalized_placements):
+        raise ValueError(
+            f"distribute_tensor(): a tensor lies whole or in shards, got {normalized_placements}"
+        )
     local = tensor.detach()
     if local.device.type != mesh.device_type and not local.is_meta:
         local = local.to(mesh.device_type)
     meta = TensorMeta(tuple(local.shape), dense_strides(local.shape, local.stride()), local.dtype)
-    spec = DTensorSpec(mesh, found, meta)
+    spec = DTensorSpec(mesh, normalized_placements, meta)
     if mesh.get_coordinate() is None:
         local = local.new_empty(0)
     else:
@@ -432,12 +436,12 @@ def _new(
 ) -> DTensor:
     mesh = device_mesh or _mesh_resources.get_current_mesh()
     shape = _size(size)
-    found = normalized(placements, mesh, len(shape), call)
-    if any(isinstance(placement, Partial) for placement in found):
-        raise ValueError(f"{call}(): a new tensor lies whole or in shards, got {found}")
+    normalized_placements = normalized(placements, mesh, len(shape), call)
+    if any(isinstance(placement, Partial) for placement in normalized_placements):
+        raise ValueError(f"{call}(): a new tensor lies whole or in shards, got {normalized_placements}")
     dtype = get_default_dtype() if dtype is None else dtype
     meta = TensorMeta(shape, dense_strides(shape, range(len(shape), 0, -1)), dtype)
-    spec = DTensorSpec(mesh, found, meta)
+    spec = DTensorSpec(mesh, normalized_placements, meta)
     local = new_empty(spec.local_shape, dtype=dtype, device=mesh.device_type)
     fill(local, spec)
     return _dispatch.make(local, spec, requires_grad)
@@ -609,7 +613,7 @@ def randn(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """A distributed tensor of standard normal numbers, those that one process would draw; see `zeros` and `rand`.
+    """A distributed tensor of standard normalized_placements numbers, those that one process would draw; see `zeros` and `rand`.
 
     Shape:
         size: that of the whole

@@ -205,8 +205,8 @@ class _Run:
     def result(self) -> Any:
         """What the operation returns."""
         call = self.call
-        found = _rules.whole_results(call, self.rule)
-        call.results = tensors_in(found)
+        full_result = _rules.whole_results(call, self.rule)
+        call.results = tensors_in(full_result)
         self._check_written()
         choices = self.choices
         for k in range(self.mesh.ndim):
@@ -222,7 +222,7 @@ class _Run:
             specs = [spec.placed(strided) for spec in specs]
         if self.mesh.get_coordinate() is None:
             made = [self.given[0]._local_tensor.new_empty(0, dtype=t.dtype) for t in call.results]
-            return self._wrapped(found, made, specs)
+            return self._wrapped(full_result, made, specs)
         locals_: list[Any] = []
         inputs: list[DTensorSpec] = []
         for n, x in enumerate(self.given):
@@ -240,8 +240,8 @@ class _Run:
             local["out"] = mapped(lambda x: x._local_tensor, self.out)
         computed = self.known.call(self.op, local) if call.compute is None else call.compute(local, specs)
         call.inputs = []
-        self.plan = _plans.Plan(call, found, [x._spec for x in self.given], inputs, specs)
-        return self._wrapped(found, tensors_in(computed), specs)
+        self.plan = _plans.Plan(call, full_result, [x._spec for x in self.given], inputs, specs)
+        return self._wrapped(full_result, tensors_in(computed), specs)
 
     # Which choice ----------------------------------------------------------------------------------------------------------------
     def _choice(self, k: int) -> Choice:

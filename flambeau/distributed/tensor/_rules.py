@@ -328,8 +328,8 @@ def steps(distance: int, strides: Sequence[int], own: Sequence[int]) -> int:
 
 
 def _moved(result: Any, stride: int, size: int) -> int | None:
-    found = [d for d, s in enumerate(result.stride()) if s == stride and result.shape[d] == size]
-    return found[0] if len(found) == 1 else None
+    matches = [d for d, s in enumerate(result.stride()) if s == stride and result.shape[d] == size]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _of_parts(call: Call) -> Iterator[Choice]:

@@ -111,9 +111,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         op = behind(func)
         if (rule := self.decompositions.get(op)) is not None:
             with self:
-                found = rule(*args, **kwargs)
-            if found is not NotImplemented:
-                return found
+                decomposed = rule(*args, **kwargs)
+            if decomposed is not NotImplemented:
+                return decomposed
         result = func(*args, **kwargs)
         args_, kwargs_ = pytree.tree_map(self.standing_for, (args, kwargs))
         made = self.tracer.create_proxy("call_function", op, args_, kwargs_)

@@ -335,11 +335,11 @@ class Assignments(Expressions):
             else:
                 self.add(f"{self.fresh()} = torch.{name}({text}, {put})", py)
             return
-        found = self.aten(name, [before, value], {}, node)
+        written = self.aten(name, [before, value], {}, node)
         if isinstance(target, ast.Name):
-            self.add(f"{before.text} = {found.text}", f"{before.py} {sign}= {value.py}")
+            self.add(f"{before.text} = {written.text}", f"{before.py} {sign}= {value.py}")
             return
-        self.add(f"{self.fresh()} = {found.text}", f"{before.py}.{name}({value.py})")
+        self.add(f"{self.fresh()} = {written.text}", f"{before.py}.{name}({value.py})")
 
 
 def _loaded(target: ast.expr) -> Any:

@@ -54,12 +54,12 @@ def tolist(x: Tensor, depth: int, kind: type) -> Any:
 
 def original_of(module: Any) -> Any:
     """The module of Python that a scripted one was made of, for its methods that are left to Python."""
-    found = module.__dict__.get("_original")
-    if found is None:
+    original = module.__dict__.get("_original")
+    if original is None:
         raise RuntimeError(
             "a method that is left to Python needs the module that was scripted, which archives do not hold"
         )
-    return found
+    return original
 
 
 def interface_call(owner: Any, name: str, *args: Any) -> Any:
@@ -181,7 +181,7 @@ class Boundary:
         elif kind == "Tuple":
             if isinstance(x, tuple) and len(x) == len(t.inner):
                 items = [self.inwards(v, m) for v, m in zip(x, t.inner)]
-                return self.found(t.name).tuple_class(*items) if t.name else tuple(items)
+                return self.find_class(t.name).tuple_class(*items) if t.name else tuple(items)
         elif kind == "enum":
             if isinstance(x, EnumValue):
                 return x
@@ -199,9 +199,9 @@ class Boundary:
     def unit_value(self, x: enum.Enum) -> Any:
         """A member of an enumeration."""
         t = self.unit.types[type(x)]
-        return self.found(t.name).members[x.name]
+        return self.find_class(t.name).members[x.name]
 
-    def found(self, name: str) -> Any:
+    def find_class(self, name: str) -> Any:
         """A class of the program."""
         return self.program.find(name.split("."))
 
@@ -214,7 +214,7 @@ class Boundary:
         kind = self.unit.by_name[t.name]
         if type(x) is not kind.python:
             raise Unfit
-        made = ScriptObject(self.found(t.name))
+        made = ScriptObject(self.find_class(t.name))
         for name, attribute in kind.attributes.items():
             made.values[name] = self.inwards(getattr(x, name), attribute)
         return made
@@ -267,13 +267,13 @@ def public(
                 f"{shown}() expected at most {len(names)} argument(s) but received {len(args) - first} argument(s). Declaration: "
                 f"{entry.declaration(shown)}"
             )
-        found = list(args)
+        filled = list(args)
         left = dict(kwargs)
         for p in parameters[len(args) - first :]:
             if p.name in left:
-                found.append(left.pop(p.name))
+                filled.append(left.pop(p.name))
             elif p.defaulted:
-                found.append(p.default)
+                filled.append(p.default)
             else:
                 raise RuntimeError(
                     f"{shown}() is missing value for argument '{p.name}'. Declaration: {entry.declaration(shown)}"
@@ -284,7 +284,7 @@ def public(
             raise RuntimeError(
                 f"Unknown keyword argument '{name}' for operator '{shown}'. Schema: {entry.declaration(shown)}"
             )
-        return found
+        return filled
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given: Any = args
@@ -294,16 +294,16 @@ def public(
             if not (kind is TENSOR and isinstance(given[k], Tensor)):
                 break
         else:
-            found = function(*given)
-            return boundary.outwards(found) if turns else found
+            result = function(*given)
+            return boundary.outwards(result) if turns else result
         given = list(given)
         for k, kind in checked:
             try:
                 given[k] = boundary.inwards(given[k], kind)
             except Unfit:
                 raise boundary.wrong(entry, shown, k - first, given[k]) from None
-        found = function(*given)
-        return boundary.outwards(found) if turns else found
+        result = function(*given)
+        return boundary.outwards(result) if turns else result
 
     if not is_method and 1 <= len(kinds) <= 2 and all(kind == TENSOR for kind in kinds):
         return _of_tensors(function, boundary, call, count, turns)
@@ -311,8 +311,8 @@ def public(
 
         def one(*args: Any, **kwargs: Any) -> Any:
             if len(args) == 2 and not kwargs and isinstance(args[1], Tensor):
-                found = function(*args)
-                return boundary.outwards(found) if turns else found
+                result = function(*args)
+                return boundary.outwards(result) if turns else result
             return call(*args, **kwargs)
 
         return one
@@ -326,14 +326,14 @@ def _of_tensors(
 
     def one(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
-            found = function(*args)
-            return boundary.outwards(found) if turns else found
+            result = function(*args)
+            return boundary.outwards(result) if turns else result
         return other(*args, **kwargs)
 
     def two(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 2 and not kwargs and isinstance(args[0], Tensor) and isinstance(args[1], Tensor):
-            found = function(*args)
-            return boundary.outwards(found) if turns else found
+            result = function(*args)
+            return boundary.outwards(result) if turns else result
         return other(*args, **kwargs)
 
     return one if count == 1 else two

@@ -144,8 +144,8 @@ class Making(Attributes):
         target = ast.copy_location(ast.Name("item of a list", ast.Store()), node)
 
         def body() -> None:
-            found = self.look_up("item of a list")
-            item = self.as_simple(found, node) if found is not None else NONE_VALUE
+            target_value = self.look_up("item of a list")
+            item = self.as_simple(target_value, node) if target_value is not None else NONE_VALUE
             result.append(List(item.type))
             self.add(f"{self.fresh()} = torch.append({made}, {item.text})", f"{made}.append({item.py})")
 

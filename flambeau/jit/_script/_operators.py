@@ -217,11 +217,11 @@ def aten_call(name: str, args: Sequence[Simple], kwargs: dict[str, Simple]) -> F
     for loosely in (False, True):
         tried = []
         for overload, parameters, lengths in _variants(name):
-            found = matched(name, parameters, lengths, args, rest, loosely)
-            if isinstance(found, str):
-                tried.append((overload.schema, found))
+            match = matched(name, parameters, lengths, args, rest, loosely)
+            if isinstance(match, str):
+                tried.append((overload.schema, match))
                 continue
-            placed, named, _ = found
+            placed, named, _ = match
             result = results_of(overload.schema.returns)
             if out is not None:
                 named["out"], result = out, out.type

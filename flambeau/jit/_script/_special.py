@@ -35,12 +35,12 @@ def _isinstance(c: Any, node: ast.Call) -> Any:
     value = c.expression(node.args[0])
     if isinstance(value, ModuleRef):
         kind = c.host_of(node.args[1])
-        found = isinstance(value.kind.module, kind)
-        return Condition(c.literal(found), found)
+        is_instance = isinstance(value.kind.module, kind)
+        return Condition(c.literal(is_instance), is_instance)
     wanted = c.types_of(node.args[1])
     if not isinstance(value, Simple):
-        found = isinstance(value, Several) and any(w in ("Tuple", "List") for w in wanted)
-        return Condition(c.literal(found), found)
+        is_instance = isinstance(value, Several) and any(w in ("Tuple", "List") for w in wanted)
+        return Condition(c.literal(is_instance), is_instance)
 
     def fits(t: Type) -> bool:
         return any(

@@ -111,14 +111,14 @@ class Unit:
         maker = _maker(self)
         items = []
         for v in x:
-            found = (
+            constant = (
                 maker.literal(v)
                 if type(v) in (int, float, bool, str, complex, type(None))
                 else self.constant(v)
             )
-            if found is None:
+            if constant is None:
                 return None
-            items.append(found)
+            items.append(constant)
         if isinstance(x, tuple):
             return maker.tuple_of(items)
         kinds = {v.type for v in items}
@@ -370,24 +370,24 @@ class Unit:
             if isinstance(what, tuple):
                 self.globals[name] = program.find([*what[0].split("."), what[1]])
                 continue
-            found = program.find(what.split("."))
-            self.globals[name] = getattr(found, "tuple_class", None) or found
+            resolved = program.find(what.split("."))
+            self.globals[name] = getattr(resolved, "tuple_class", None) or resolved
 
 
 def _source_of(module: Any) -> Any:
     """The module of Python that a module is compiled from; NotImplementedError for one that has no source, or hooks."""
-    found = module.__dict__.get("_original", module)
-    name = type(found).__name__
-    if isinstance(found, RecursiveScriptModule):
+    original = module.__dict__.get("_original", module)
+    name = type(original).__name__
+    if isinstance(original, RecursiveScriptModule):
         raise NotImplementedError(
-            f"{display.NAME}.jit.script: the submodule {found.original_name} comes from jit.trace or jit.load and has no source: "
+            f"{display.NAME}.jit.script: the submodule {original.original_name} comes from jit.trace or jit.load and has no source: "
             "script the module that it was made of, or trace the whole"
         )
-    if found._forward_hooks or found._forward_pre_hooks:
+    if original._forward_hooks or original._forward_pre_hooks:
         raise NotImplementedError(
             f"{display.NAME}.jit.script: module {name} has hooks, which are not compiled: remove them, or trace the module"
         )
-    return found
+    return original
 
 
 def _maker(unit: Unit) -> Any:
@@ -405,10 +405,10 @@ def _unannotated(args: list[ast.arg], name: str) -> bool:
 
 def _defaults(f: Any) -> dict[str, Any]:
     try:
-        found = inspect.signature(f).parameters.values()
+        parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
         return {}
-    return {p.name: p.default for p in found if p.default is not p.empty}
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def _comment(code: Code) -> tuple[list[ast.expr], ast.expr] | None:
@@ -416,11 +416,11 @@ def _comment(code: Code) -> tuple[list[ast.expr], ast.expr] | None:
     assert isinstance(code.tree, ast.FunctionDef)
     end = code.tree.body[0].lineno
     for line in code.lines[code.tree.lineno - 1 : end]:
-        found = _COMMENT.search(line)
-        if found:
-            args = ast.parse(f"({found[1]},)" if found[1].strip() else "()", mode="eval").body
+        match = _COMMENT.search(line)
+        if match:
+            args = ast.parse(f"({match[1]},)" if match[1].strip() else "()", mode="eval").body
             assert isinstance(args, ast.Tuple)
-            return args.elts, ast.parse(found[2], mode="eval").body
+            return args.elts, ast.parse(match[2], mode="eval").body
     return None
 
 
@@ -444,10 +444,10 @@ class _Names(dict[str, Any]):
         self.resolve = resolve
 
     def __missing__(self, name: str) -> Any:
-        found = self.resolve(name)
-        if found is MISSING:
+        resolved = self.resolve(name)
+        if resolved is MISSING:
             raise KeyError(name)
-        return found
+        return resolved
 
 
 @functools.cache
@@ -456,12 +456,12 @@ def _shared_globals() -> dict[str, Any]:
     from .._objects import ScriptObject, construct
     from ._boundary import completed_future, either, interface_call, original_of, raised, tolist
 
-    found: dict[str, Any] = {
+    shared: dict[str, Any] = {
         f"_host_{n}": f for n, f in (*_host.TENSORS.items(), *_host.TEXTS.items(), *_host.HOST.items())
     }
     for name in set(_host.TEXTS) & set(_host.HOST):
-        found[f"_host_{name}"] = either(_host.HOST[name], _host.TEXTS[name])
-    found |= {
+        shared[f"_host_{name}"] = either(_host.HOST[name], _host.TEXTS[name])
+    shared |= {
         "math": math,
         "wrapped": _host.wrapped,
         "number": _host.number,
@@ -481,7 +481,7 @@ def _shared_globals() -> dict[str, Any]:
         "_g_future": completed_future,
         "_manual_seed": _seed,
     }
-    return found
+    return shared
 
 
 def _seed(n: int) -> None:

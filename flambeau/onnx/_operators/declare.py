@@ -236,7 +236,7 @@ def refuse(reason: str, *names: str, domain: str = "") -> None:
         REFUSED[domain, name] = reason
 
 
-def found_operator(domain: str, name: str, version: int) -> Operator | None:
+def lookup_operator(domain: str, name: str, version: int) -> Operator | None:
     """The declaration for a node of that version of operators, where there is one."""
     versions = OPERATORS.get((domain, name), [])
     return next((made for made in reversed(versions) if made.since <= version), None)
@@ -250,7 +250,7 @@ def operator_of(domain: str, name: str, version: int) -> Operator:
     versions = OPERATORS.get((domain, name))
     if versions is None:
         raise OnnxLoadError(f"{called} is no operator that is known here")
-    made = found_operator(domain, name, version)
+    made = lookup_operator(domain, name, version)
     if made is not None:
         return made
     raise OnnxLoadError(
