@@ -141,11 +141,11 @@ def memory_loop(reads: bool, writes: bool, round_caches: bool, streams: int = 1)
     )
 
 
-def room(bytes: int):
+def aligned_buffer(bytes: int):
     """So much memory, written once, and its first address divisible by 64."""
-    kept = ctypes.create_string_buffer(bytes + 4096)
-    ctypes.memset(kept, 0, bytes + 4096)
-    return kept, -(-ctypes.addressof(kept) // 4096) * 4096
+    buffer = ctypes.create_string_buffer(bytes + 4096)
+    ctypes.memset(buffer, 0, bytes + 4096)
+    return buffer, -(-ctypes.addressof(buffer) // 4096) * 4096
 
 
 def race(loops: list[Callable[[int], object]], turns: int) -> float:
@@ -188,8 +188,8 @@ def flops(threads: int = 1) -> dict[str, float]:
         loop = sums_loop(step, sums)
 
         def make(loop=loop, sums=sums) -> Callable[[int], object]:
-            kept, at = room(64 * (sums + 2))
-            return lambda turns: (kept, loop(turns, at))
+            buffer, at = aligned_buffer(64 * (sums + 2))
+            return lambda turns: (buffer, loop(turns, at))
 
         rates[kind] = rate(step.work * sums, make, threads)
     return rates
@@ -233,8 +233,8 @@ def bandwidths(threads: int = 1) -> dict[str, dict[str, float]]:
 def passing(reads: bool, writes: bool, part: int, around: bool, streams: int) -> Callable[[int], object]:
     """A loop with memory of its own."""
     loop = memory_loop(reads, writes, around, streams)
-    one, a = room(part)
-    two, b = room(part) if reads and writes else (one, a)
+    one, a = aligned_buffer(part)
+    two, b = aligned_buffer(part) if reads and writes else (one, a)
     return lambda passes: (one, two, loop(passes, a, b, part))
 
 

@@ -201,12 +201,12 @@ def digest_array(value, samples=SAMPLES):
     if array.dtype.kind == "c":
         array = np.stack([array.real, array.imag], -1)
     flat = np.asarray(array.reshape(-1), np.float64)
-    kept = flat if flat.size <= samples else flat[np.linspace(0, flat.size - 1, samples).astype(int)]
+    subset = flat if flat.size <= samples else flat[np.linspace(0, flat.size - 1, samples).astype(int)]
     return {
         "dtype": dtype,
         "shape": list(array.shape),
         "norm": rounded(np.linalg.norm(flat)),
-        "values": [rounded(x) for x in kept],
+        "values": [rounded(x) for x in subset],
     }
 
 

@@ -99,20 +99,26 @@ def record(name, report, partial):
     if not report["torch"].startswith("PyTorch"):
         sys.exit("--record keeps PyTorch's results, and here torch is flambeau")
     path = HERE / "pytorch" / f"{name}.json"
-    kept = {"torch": report["torch"], "version": report["version"], "cases": {}, "failing": {}, "suites": {}}
+    reference = {
+        "torch": report["torch"],
+        "version": report["version"],
+        "cases": {},
+        "failing": {},
+        "suites": {},
+    }
     if partial:  # the others stay
-        kept = {"failing": {}, **json.loads(path.read_text())}
+        reference = {"failing": {}, **json.loads(path.read_text())}
     for case, answer in report["cases"].items():
         here, other = ("failing", "cases") if "error" in answer else ("cases", "failing")
-        kept[other].pop(case, None)
-        kept[here][case] = answer.get("value", answer.get("error"))
-    print(f"  {len(kept['cases'])} cases, {len(kept['failing'])} more fail")
+        reference[other].pop(case, None)
+        reference[here][case] = answer.get("value", answer.get("error"))
+    print(f"  {len(reference['cases'])} cases, {len(reference['failing'])} more fail")
     for suite, outcomes in report["suites"].items():
         passed = sum(outcome == "passed" for outcome in outcomes.values())
         others = {test: outcome for test, outcome in sorted(outcomes.items()) if outcome != "passed"}
-        kept["suites"][suite] = {"passed": passed, "others": others}
+        reference["suites"][suite] = {"passed": passed, "others": others}
         print(f"  {suite}: {passed} passed, {len(others)} failed or skipped")
-    write_json(path, kept)
+    write_json(path, reference)
 
 
 def judge(name, report, partial, folder):
@@ -121,24 +127,24 @@ def judge(name, report, partial, folder):
         sys.exit(
             f"{name}: here torch is PyTorch itself, and there is nothing to compare (--record keeps its results)"
         )
-    kept = json.loads((HERE / "pytorch" / f"{name}.json").read_text())
+    reference = json.loads((HERE / "pytorch" / f"{name}.json").read_text())
     result = {
         "version": report["version"],
-        "torch": kept["torch"],
+        "torch": reference["torch"],
         "checks": {},
         "failed": [],
         "difference": 0.0,
     }
-    if report["version"] != kept["version"]:
-        print(f"  PyTorch's results are of {kept['version']}, here is {report['version']}")
+    if report["version"] != reference["version"]:
+        print(f"  PyTorch's results are of {reference['version']}, here is {report['version']}")
     cases = {"passed": 0, "pytorch": 0}
     for case, answer in report["cases"].items():
-        if case in kept.get("failing", ()):
+        if case in reference.get("failing", ()):
             continue
         cases["pytorch"] += 1
         apart = answer.get("error") or (
-            harness.difference(answer["value"], kept["cases"][case])
-            if case in kept["cases"]
+            harness.difference(answer["value"], reference["cases"][case])
+            if case in reference["cases"]
             else "nothing was kept"
         )
         if not isinstance(apart, str) and apart > report["tolerances"][case]:
@@ -153,17 +159,17 @@ def judge(name, report, partial, folder):
     if cases["pytorch"]:
         result["checks"]["our programs"] = cases
     for suite, outcomes in report["suites"].items():
-        others = kept["suites"][suite]["others"]
+        others = reference["suites"][suite]["others"]
         judged = {test: outcome for test, outcome in outcomes.items() if test not in others}
         passed = sum(outcome == "passed" for outcome in judged.values())
-        result["checks"][suite] = {"passed": passed, "pytorch": kept["suites"][suite]["passed"]}
+        result["checks"][suite] = {"passed": passed, "pytorch": reference["suites"][suite]["passed"]}
         for test, outcome in judged.items():
             if outcome != "passed":
                 check = f"{suite}::{test}"
                 result["failed"].append(
                     {"check": check, "error": outcome, "cause": cause_of(check, report["causes"])}
                 )
-        absent = kept["suites"][suite]["passed"] - len(judged)
+        absent = reference["suites"][suite]["passed"] - len(judged)
         if absent > 0:
             text = f"{absent} tests were not collected"
             result["failed"].append(

@@ -67,7 +67,7 @@ class Kernels:
         self.texts: list[str] = []
         self.numbers: dict[str, int] = {}
         self.calls: list[Recording] = []
-        self.kept: list = []
+        self.callbacks: list = []
         self.why = ""  # what the program is doing
         self.sources: list[str] = []
         self.compile, self.load = target.host_object, target.load
@@ -98,7 +98,7 @@ class Kernels:
             real(*given)
 
         wrapped = prototype(called)
-        self.kept.append(wrapped)
+        self.callbacks.append(wrapped)
         return ctypes.cast(wrapped, ctypes.c_void_p).value or 0
 
 

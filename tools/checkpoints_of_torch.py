@@ -113,7 +113,7 @@ def write() -> None:
     (checkpoints.FOLDER / "old_tensors.tar.pt").write_bytes(as_tar(checkpoints.old_tensors(torch)))
 
 
-def check_kept() -> None:
+def check_saved() -> None:
     """That PyTorch reads what is kept, so that it is no invention of ours, and so does flambeau."""
     for path in sorted(checkpoints.FOLDER.glob("*.pt")):
         name = path.name.partition(".")[0]
@@ -211,7 +211,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if not options.check:
         write()
-    check_kept()
+    check_saved()
     check_ours()
     if options.big:
         check_big()

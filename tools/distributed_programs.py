@@ -203,8 +203,8 @@ def main() -> int:
 def keep(results: dict) -> None:
     """Writes the results of the commands that there are, and the page."""
     known = {f"{name}: {command}" for name, path in programs().items() for command in described(path)[1]}
-    kept = {name: outcome for name, outcome in sorted(results.items()) if name in known}
-    RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+    by_program = {name: outcome for name, outcome in sorted(results.items()) if name in known}
+    RESULTS.write_text(json.dumps(by_program, indent=1) + "\n")
     PAGE.write_text(page())
 
 

@@ -320,11 +320,11 @@ def edges(report: Report, name: str) -> None:
                  lambda t, w=worse: build(t, name, w, "float64")[0], [(torch,), (flambeau,)], 0)  # fmt: skip
     for lacking in ({}, {**given, "probs": unit(4, 3), "logits": real(4, 3)}):
         if "probs" in given or "logits" in given:
-            kept = {k: v for k, v in lacking.items()} or {
+            different = {k: v for k, v in lacking.items()} or {
                 k: v for k, v in given.items() if k not in ("probs", "logits")
             }
-            both(report, name, f"given {sorted(kept)}",
-                 lambda t, w=kept: build(t, name, w, "float64")[0], [(torch,), (flambeau,)], 0)  # fmt: skip
+            both(report, name, f"given {sorted(different)}",
+                 lambda t, w=different: build(t, name, w, "float64")[0], [(torch,), (flambeau,)], 0)  # fmt: skip
 
 
 def fit(report: Report, name: str, n: int = 20000) -> None:

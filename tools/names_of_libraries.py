@@ -29,7 +29,7 @@ from _mentions import CALLED, GUARDED, IMPORT, mentions
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARIES = HERE / "libraries.txt"
-KEPT = HERE.parent / "tests" / "data" / "names_of_libraries.tsv"
+OUTPUT = HERE.parent / "tests" / "data" / "names_of_libraries.tsv"
 _OUTSIDE = re.compile(
     r"(^|/)(tests?|testing|examples?|benchmarks?|docs|scripts|conftest\.py$|setup\.py$|test_[^/]*$)(/|$)"
 )
@@ -143,7 +143,7 @@ def main() -> None:
     )
     parser.add_argument("folder", type=pathlib.Path, nargs="?")
     parser.add_argument("--fetch", action="store_true", help="download the libraries into the folder")
-    parser.add_argument("--write", action="store_true", help=f"write {KEPT.relative_to(HERE.parent)}")
+    parser.add_argument("--write", action="store_true", help=f"write {OUTPUT.relative_to(HERE.parent)}")
     parser.add_argument(
         "--least", type=int, default=1, help="print names that at least so many libraries mention"
     )
@@ -199,7 +199,7 @@ def main() -> None:
             "\t".join([name, *(str(len(real[name][when])) for when in (IMPORT, GUARDED, CALLED))])
             for name in sorted(real)
         )
-        KEPT.write_text("# name\tlibraries at import\tguarded\tcalled\n" + "\n".join(lines) + "\n")
+        OUTPUT.write_text("# name\tlibraries at import\tguarded\tcalled\n" + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "distributed")]
-KEPT = ROOT / "tests" / "data" / "torch" / "dcp"
+FOLDER = ROOT / "tests" / "data" / "torch" / "dcp"
 
 import numpy as np  # noqa: E402
 import sharded  # noqa: E402
@@ -241,9 +241,9 @@ def we_load(rank: int, size: int, store: str, folder: str) -> None:
 
 def write() -> None:
     """Write all folders.  Paths are relative, since the metadata have them."""
-    shutil.rmtree(KEPT, ignore_errors=True)
-    KEPT.mkdir(parents=True)
-    os.chdir(KEPT)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    os.chdir(FOLDER)
     for size in (1, 2, 4):
         run(size, torch_saves, f"of_{size}", None)
     run(4, torch_saves, "mesh_4", (2, 2))
@@ -256,7 +256,7 @@ def write() -> None:
 def check() -> None:
     for name in ("of_1", "of_2", "of_4", "mesh_4"):
         for size in (1, 2, 3):
-            run(size, we_load, str(KEPT / name))
+            run(size, we_load, str(FOLDER / name))
             print(f"PyTorch's {name} loads here on {size}")
     for size in (1, 2, 4):
         for how in ("plain", "threads", "async"):

@@ -59,8 +59,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         venv = Path(folder) / "venv"
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        environment = kept | {"PATH": str(venv / "bin"), "CC": "/bin/false", "PYTHONSAFEPATH": "1"}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        environment = inherited | {"PATH": str(venv / "bin"), "CC": "/bin/false", "PYTHONSAFEPATH": "1"}
         environment["FLAMBEAU_CACHE_DIR"] = str(Path(folder) / "kernels")  # compiled here, not found
 
         def run(*words: str) -> None:

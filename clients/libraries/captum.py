@@ -402,9 +402,9 @@ def traced():
             torch.save({"model_state_dict": model.state_dict(), "learning_rate": 0.1}, checkpoints[-1])
 
         def load(model, path):
-            kept = torch.load(path)
-            model.load_state_dict(kept["model_state_dict"])
-            return kept["learning_rate"]
+            checkpoint = torch.load(path)
+            model.load_state_dict(checkpoint["model_state_dict"])
+            return checkpoint["learning_rate"]
 
         out = []
         for mean, sample_wise in (("mean", False), ("sum", True)):

@@ -110,9 +110,9 @@ def hooks():
     learn.fit(1, 1e-2)
     stats = learn.activation_stats.stats
     network = fill(nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3)))
-    with v.hook_outputs(network, grad=False) as kept:
+    with v.hook_outputs(network, grad=False) as hooked:
         network(normal(1, 3, 8, 8))
-        stored = [o.norm() for o in kept.stored]
+        stored = [o.norm() for o in hooked.stored]
     return [
         np.array([[row["mean"], row["std"]] for batch in stats for row in batch if row is not None]),
         stored,

@@ -79,16 +79,16 @@ def measured(runner):
 def fit():
     """Training and validation, a test, predictions, the best checkpoint read back, and training on from the last."""
     with tempfile.TemporaryDirectory() as folder:
-        kept = callbacks.ModelCheckpoint(
+        checkpoint = callbacks.ModelCheckpoint(
             folder, monitor="val_loss", save_top_k=2, save_last=True, filename="{epoch}"
         )
-        model, runner = Classifier(), trainer(folder, callbacks=[kept])
+        model, runner = Classifier(), trainer(folder, callbacks=[checkpoint])
         runner.fit(model, loader(), loader(12, 1))
         fitted = measured(runner)
         tested = runner.test(model, loader(8, 2), verbose=False)
         predicted = torch.cat(runner.predict(model, loader(8, 2)))
         names = sorted(os.listdir(folder))
-        again = Classifier.load_from_checkpoint(kept.best_model_path)
+        again = Classifier.load_from_checkpoint(checkpoint.best_model_path)
         onward = Classifier()
         trainer(folder, max_epochs=6).fit(onward, loader(), loader(12, 1), ckpt_path=folder + "/last.ckpt")
         return {

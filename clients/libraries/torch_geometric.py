@@ -1164,21 +1164,21 @@ def datasets():
     fake = FakeDataset(num_graphs=3, avg_num_nodes=10, avg_degree=3, num_channels=4, edge_dim=2)
     hetero = FakeHeteroDataset(num_node_types=2, num_edge_types=3, avg_num_nodes=8, avg_degree=3)[0]
 
-    class Kept(InMemoryDataset):
+    class Stored(InMemoryDataset):
         def __init__(self, many, transform=None):
             super().__init__(None, transform)
             self.data, self.slices = self.collate(many)
 
-    kept = Kept(graphs(6), T.NormalizeFeatures())
-    shuffled, order = kept.shuffle(return_perm=True)
+    dataset = Stored(graphs(6), T.NormalizeFeatures())
+    shuffled, order = dataset.shuffle(return_perm=True)
     return [
         [karate.x.sum(), karate.edge_index, karate.y, karate.train_mask],
         [parts(g) for g in fake],
         [hetero.node_types, [[*kind] for kind in hetero.edge_types], hetero.num_nodes],
         [parts(ERGraph(8, 0.4)()), parts(BAGraph(8, 2)()), parts(GridGraph(3, 3)())],
         parts(ExplainerDataset(BAGraph(10, 2), "house", num_motifs=2)[0]),
-        [len(kept), kept.num_classes, kept.num_features, parts(kept[3]), order],
-        [parts(g)["x"] for g in kept[torch.tensor([True, False, True, False, False, True])]],
+        [len(dataset), dataset.num_classes, dataset.num_features, parts(dataset[3]), order],
+        [parts(g)["x"] for g in dataset[torch.tensor([True, False, True, False, False, True])]],
         [parts(g)["y"] for g in shuffled[1:4]],
     ]
 
@@ -1661,7 +1661,7 @@ def ranking_metrics():
         LinkPredRecall,
     )
 
-    kept = LinkPredMetricCollection(
+    collection = LinkPredMetricCollection(
         {
             kind.__name__: kind(k=3)
             for kind in (
@@ -1679,12 +1679,12 @@ def ranking_metrics():
             [torch.from_numpy(np.random.default_rng([seed, i]).permutation(9)) for i in range(4)]
         )
         truth = torch.stack([integers(4, 8, seed=seed).sort().values, integers(9, 8, seed=seed)])
-        kept.update(ranked, truth)
-    spread = LinkPredCoverage(k=3, num_dst_nodes=9)
-    spread.update(ranked, truth)
+        collection.update(ranked, truth)
+    coverage = LinkPredCoverage(k=3, num_dst_nodes=9)
+    coverage.update(ranked, truth)
     diverse = LinkPredDiversity(k=3, category=integers(2, 9))
     diverse.update(ranked, truth)
-    return [kept.compute(), spread.compute(), diverse.compute()]
+    return [collection.compute(), coverage.compute(), diverse.compute()]
 
 
 # Explanations and trainings ---------------------------------------------------------------------------------------------------

@@ -355,8 +355,8 @@ def trained(folder, **options):
 
 
 def history(trainer):
-    kept = ("loss", "eval_loss", "grad_norm", "learning_rate")
-    return [{key: entry[key] for key in kept if key in entry} for entry in trainer.state.log_history]
+    shown = ("loss", "eval_loss", "grad_norm", "learning_rate")
+    return [{key: entry[key] for key in shown if key in entry} for entry in trainer.state.log_history]
 
 
 @client.case

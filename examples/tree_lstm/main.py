@@ -115,15 +115,15 @@ class TreeLSTM(nn.Module):
         hidden, cells = [], []
         for own, below in zip(here, tree.children):
             gates, forget = own.split([3 * self.width, self.width])
-            kept = 0.0
+            remembered = 0.0
             if below:
                 states = torch.stack([hidden[k] for k in below])
                 gates = gates + self.below(states.sum(0))
-                kept = (
+                remembered = (
                     (forget + self.forget(states)).sigmoid() * torch.stack([cells[k] for k in below])
                 ).sum(0)
             enter, leave, new = gates.chunk(3)
-            cells.append(enter.sigmoid() * new.tanh() + kept)
+            cells.append(enter.sigmoid() * new.tanh() + remembered)
             hidden.append(leave.sigmoid() * cells[-1].tanh())
         return self.answer(torch.cat([hidden[tree.hole], hidden[-1]]))
 

@@ -251,7 +251,7 @@ class _Blocks:
         """Note an access of the block that begins at `base`; the errors that it makes with earlier ones."""
         block = self.blocks.setdefault(base, _Block())
         clock = self.order.clock(access.place)
-        kept, racing = [], {}
+        previous, racing = [], {}
         for each in block.accesses:
             before = each.seq_num <= clock.get(each.place, 0) or each.place == access.place
             writes = AccessType.WRITE in (access.type, each.type)
@@ -263,8 +263,8 @@ class _Blocks:
                 and (access.type is AccessType.WRITE or access.type is each.type)
             )
             if not replaced and each.seq_num > self.order.host.get(each.place, 0):
-                kept.append(each)
-        block.accesses = [*kept, access][-MOST:]
+                previous.append(each)
+        block.accesses = [*previous, access][-MOST:]
         for each in racing.values():
             yield UnsynchronizedAccessError(access.region.start, block.made, access, each)
 

@@ -162,7 +162,7 @@ cdef class Cuda(CudaMemory):
         if not wait:
             return check(cu.copy_in(to, source, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyHtoDAsync")
         if self.into is not None and self.capturing():
-            return self.copy_kept(to, source, nbytes)
+            return self.copy_captured(to, source, nbytes)
         while done < nbytes:
             n = min(nbytes - done, <size_t>SLOT_BYTES)
             k = self.next_slot()
@@ -174,7 +174,7 @@ cdef class Cuda(CudaMemory):
             done += n
         return 0
 
-    cdef int copy_kept(self, uint64_t to, const void* source, size_t nbytes) except -1:
+    cdef int copy_captured(self, uint64_t to, const void* source, size_t nbytes) except -1:
         """A copy for a graph, whose replays read the bytes again: from page-locked memory that the graph keeps."""
         cdef int mode = CAPTURE_RELAXED
         cu.exchange_mode(&mode)
@@ -184,7 +184,7 @@ cdef class Cuda(CudaMemory):
         finally:
             cu.exchange_mode(&mode)
         memcpy(memory, source, nbytes)
-        self.kept.append(<uintptr_t>memory)
+        self.host_copies.append(<uintptr_t>memory)
         return check(cu.copy_in(to, memory, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyHtoDAsync")
 
     cdef int copy_out(self, void* to, uint64_t source, size_t nbytes, bint wait) except -1:

@@ -255,10 +255,10 @@ cdef class CudaMemory(Device):
         """Hand out again what other streams have done with."""
         cdef list still = []
         cdef size_t size
-        for kept in self.waiting:
-            address, block, stream, events = kept
+        for entry in self.waiting:
+            address, block, stream, events = entry
             if not all([self.event_done(event) for event in events]):
-                still.append(kept)
+                still.append(entry)
                 continue
             for event in events:
                 self.free_event(event)
@@ -335,7 +335,7 @@ cdef class CudaMemory(Device):
 
     def blocks(self) -> list[tuple]:
         """All that the driver has given: (address, bytes, stream, handle of its pool or None, state in PyTorch's words)."""
-        states = {kept[0]: "active_awaiting_free" for kept in self.waiting + self.held_back}
+        states = {entry[0]: "active_awaiting_free" for entry in self.waiting + self.held_back}
         for lists in [*self.cached.values(), *[(<Pool>pool).lists[key] for pool in self.pools.values() for key in (<Pool>pool).lists]]:
             for free_blocks in lists:
                 states.update(dict.fromkeys(free_blocks, "inactive"))

@@ -126,9 +126,9 @@ class Work:
 
     def _note_requests(self) -> None:
         address = self._group._world.mpi.api._addressof
-        kept = 0 if self._status is None else address(self._status)
+        status_address = 0 if self._status is None else address(self._status)
         self._addresses = tuple(map(address, self._requests))
-        self._statuses = (kept,) + (0,) * (len(self._requests) - 1) if self._requests else ()
+        self._statuses = (status_address,) + (0,) * (len(self._requests) - 1) if self._requests else ()
 
     # How it is run -----------------------------------------------------------------------------------------------------------
     def _run(self) -> None:

@@ -100,10 +100,10 @@ def _of_group(
                 e for e in dumps[rank]["entries"] if tuple(e["process_group"]) == group and not e["is_p2p"]
             ]
             calls[rank] = {e["collective_seq_id"]: e for e in own}
-    kept = [min(own) for own in calls.values() if own]
-    if not kept:
+    oldest = [min(own) for own in calls.values() if own]
+    if not oldest:
         return None
-    for number in range(max(kept), max(max(own) for own in calls.values() if own) + 1):
+    for number in range(max(oldest), max(max(own) for own in calls.values() if own) + 1):
         there = {rank: own.get(number) for rank, own in calls.items()}
         kinds = {None if call is None else _kind(call) for call in there.values()}
         if len(kinds) > 1:

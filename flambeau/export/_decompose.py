@@ -319,8 +319,8 @@ def _sweep(graph: Graph) -> None:
     """Take out what nothing uses and what writes nothing."""
     for node in reversed(list(graph.nodes)):
         schema = getattr(node.target, "_schema", None)
-        kept = schema is not None and (schema.is_mutable or not schema.returns)
-        if node.op in ("call_function", "get_attr") and not node.users and not kept:
+        has_effects = schema is not None and (schema.is_mutable or not schema.returns)
+        if node.op in ("call_function", "get_attr") and not node.users and not has_effects:
             graph.erase_node(node)
 
 

@@ -273,12 +273,14 @@ class _Call:
     ) -> ExportedProgram:
         specs = []
         constants: dict[str, Any] = {}
-        kept = {node for node in recorder.graph.nodes if node.op == "placeholder"}
+        placeholders = {node for node in recorder.graph.nodes if node.op == "placeholder"}
         ordered = {node: k for k, node in enumerate(recorder.graph.nodes)}
-        for x in sorted((x for x in recorder.lifted if x.node in kept), key=lambda x: ordered[x.node]):
+        for x in sorted(
+            (x for x in recorder.lifted if x.node in placeholders), key=lambda x: ordered[x.node]
+        ):
             persistent = None
             if x.kind == "buffer":
-                persistent = x.name not in state.kept_out
+                persistent = x.name not in state.non_persistent
             if x.kind == "constant" or persistent is False:
                 constants[x.name] = state.original.get(x.name, x.tensor)
             specs.append(InputSpec(_KINDS[x.kind], TensorArgument(x.node.name), x.name, persistent))
@@ -368,7 +370,7 @@ class _State:
         self.tensors: dict[str, tuple[Any, str]] = {}
         self.attributes: dict[int, tuple[Any, str, str]] = {}
         self.original: dict[str, Any] = {}
-        self.kept_out: set[str] = set()
+        self.non_persistent: set[str] = set()
         self.owners: list[tuple[Module, str, str]] = []  # of buffers
         self.plain: list[tuple[Module, str, Any]] = []  # other attributes that are tensors
         for name, p in mod.named_parameters(remove_duplicate=False):
@@ -380,7 +382,7 @@ class _State:
                     self.owners.append((inner, name, whole))
                     self.original[whole] = b
                     if name in inner._non_persistent_buffers_set:
-                        self.kept_out.add(whole)
+                        self.non_persistent.add(whole)
             for name, t in vars(inner).items():
                 if isinstance(t, TensorBase):
                     whole = f"{path}.{name}" if path else name
@@ -434,7 +436,7 @@ class _State:
     def dict(self) -> dict[str, Any]:
         """Parameters and persistent buffers by name: the module's own tensors."""
         result = {n: t for n, (t, kind) in self.tensors.items() if kind == "parameter"}
-        return {**result, **{n: self.original[n] for _, _, n in self.owners if n not in self.kept_out}}
+        return {**result, **{n: self.original[n] for _, _, n in self.owners if n not in self.non_persistent}}
 
 
 class _Calls:

@@ -198,14 +198,14 @@ class Recorder(Worlds):
         self.lifted = lifted
         return NotImplemented
 
-    def _take_back(self, last: Node | None, kept: set[Node]) -> None:
+    def _take_back(self, last: Node | None, retained: set[Node]) -> None:
         for node in reversed(list(self.graph.nodes)):
             if node is last:
                 break
-            if node not in kept:
+            if node not in retained:
                 self.graph.erase_node(node)
         for node in [n for n in self.graph.nodes if n.op == "placeholder" and not n.users]:
-            if any(x.node is node for x in self.lifted) and node not in kept:
+            if any(x.node is node for x in self.lifted) and node not in retained:
                 self.graph.erase_node(node)
 
     def _of_values(self, op: Op, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -234,10 +234,10 @@ class Recorder(Worlds):
         self.suspended += 1
         try:
             made = func(*example_of(args), **example_of(kwargs))
-            kept = made.detach().clone()
+            constant = made.detach().clone()
         finally:
             self.suspended -= 1
-        lifted = self._lift_constant(kept)
+        lifted = self._lift_constant(constant)
         node = self.node(target("aten", "lift_fresh_copy"), (lifted.node,), {})
         result = Traced(node, lifted.value, lifted.shadows)
         self._describe(result)

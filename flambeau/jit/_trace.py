@@ -206,12 +206,12 @@ class Tracer:
 
     def body(self, results: set[str]) -> list[str]:
         """The statements, those left out that give what nothing uses; `results` are used."""
-        wanted, kept = set(results), []
+        wanted, live = set(results), []
         for line in reversed(self.lines):
             if not line.pure or wanted.intersection(line.gives):
-                kept.append(line.text)
+                live.append(line.text)
                 wanted |= line.uses
-        return kept[::-1]
+        return live[::-1]
 
     # --- sizes ------------------------------
     def is_on(self) -> bool:

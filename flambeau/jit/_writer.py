@@ -228,13 +228,13 @@ def archive(module: Any, root: str, extra: dict[str, Any]) -> Callable[[Any], No
         for name, data in records.items():
             add(name, data)
         data, storages = pickles["data"]
-        for k, (storage, _) in enumerate(storages.found):
+        for k, (storage, _) in enumerate(storages.entries):
             add(f"data/{k}", host_bytes(storage))
         add("data.pkl", data)
         for path, text in program.sources.items():
             add(f"code/{path}", text.encode())
         data, storages = pickles["constants"]
-        for k, (storage, _) in enumerate(storages.found):
+        for k, (storage, _) in enumerate(storages.entries):
             add(f"constants/{k}", host_bytes(storage))
         add("constants.pkl", data)
         add("version", b"3\n")

@@ -88,15 +88,15 @@ class Derivative:
             return
         known = dict(zip(self.operands, tensors))
         wanted = self.operands if self.formula is None and self.automatic is not None else self.wanted
-        kept = [n for n in wanted if n in known]
-        saved = [known[n] for n in kept]
+        saved_names = [n for n in wanted if n in known]
+        saved = [known[n] for n in saved_names]
         if "out" in self.wanted or "outs" in self.wanted:
             saved += outs
         shapes = tuple((t.shape, t.dtype, t.device) for t in tensors)
         made = tuple((t.shape, t.dtype, t.device) for t in outs)
 
         def formula(arrived: Any, *given: TensorBase) -> Any:
-            return self.gradients(arrived, kept, given, numbers, shapes, made)
+            return self.gradients(arrived, saved_names, given, numbers, shapes, made)
 
         tape.record(
             backward_name(self.name),
@@ -107,7 +107,7 @@ class Derivative:
         )
 
     def gradients(
-        self, arrived: Any, kept: list, given: tuple, numbers: Mapping, shapes: tuple, made: tuple
+        self, arrived: Any, saved_names: list, given: tuple, numbers: Mapping, shapes: tuple, made: tuple
     ) -> list:
         if self.formula is None and self.automatic is None:
             raise RuntimeError(
@@ -120,8 +120,8 @@ class Derivative:
         )
         if self.formula is None:
             return self.automatic(grads, given, numbers)  # type: ignore[misc]
-        outs = given[len(kept) :]
-        values = {**dict(zip(kept, given)), **numbers, "grad": grads[0], "grads": grads}
+        outs = given[len(saved_names) :]
+        values = {**dict(zip(saved_names, given)), **numbers, "grad": grads[0], "grads": grads}
         if outs:
             values.update(out=outs[0], outs=outs)
         result = self.formula(**{n: values[n] for n in self.wanted})

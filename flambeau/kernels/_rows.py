@@ -114,17 +114,17 @@ def _over(
     if len(dims) < 2:
         result = made.op.over(tensors, dims if sizes else None, True, None, numbers)
         return result if isinstance(result, tuple) else (result,)
-    kept = [d for d in range(len(sizes)) if d not in dims]
-    order = [*kept, *dims]
+    outer = [d for d in range(len(sizes)) if d not in dims]
+    order = [*outer, *dims]
     back = [order.index(d) for d in range(len(sizes))]
     flat = []
     for name, t in zip(made.inputs, tensors):
         t = t if name in made.per_row else t.expand(sizes)
-        flat.append(t.permute(order).flatten(len(kept)))
+        flat.append(t.permute(order).flatten(len(outer)))
     result = made.op.over(tuple(flat), -1, True, None, numbers)
     shaped = []
     for g, full in zip(result if isinstance(result, tuple) else (result,), made.full):
-        lengths = [sizes[d] if full or d in kept else 1 for d in order]
+        lengths = [sizes[d] if full or d in outer else 1 for d in order]
         shaped.append(g.reshape(lengths).permute(back))
     return shaped
 

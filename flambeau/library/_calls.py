@@ -211,11 +211,11 @@ class Overload:
             if target is None:
                 _require_default(self, argument, value)
                 continue
-            if value == [] and argument.default_value == [] and not target.spreads:
+            if value == [] and argument.default_value == [] and not target.is_variadic:
                 continue  # what is left out there is None here
             if target.reduces:
                 value = REDUCTIONS[value]
-            if target.spreads:
+            if target.is_variadic:
                 args.extend(value if isinstance(value, list) and target.alone else [value])
             elif target.place == len(args) and not kwargs:
                 args.append(value)
@@ -244,7 +244,7 @@ class Overload:
                     continue
                 if target is None and (argument.name in HINTS or given is None):
                     continue
-                if target is None or target.spreads or argument.type.base == "Generator":
+                if target is None or target.is_variadic or argument.type.base == "Generator":
                     return None
                 part = Part(key, _converter(argument.type, given, loosely), None)
                 if target.drops_none and given is None:
@@ -371,7 +371,7 @@ class Target:
 
     def __init__(self, name: str, place: int, differs: bool) -> None:
         self.name, self.place, self.differs = name, place, differs
-        self.spreads = self.reduces = self.drops_none = False
+        self.is_variadic = self.reduces = self.drops_none = False
         self.alone = True  # the only argument that a parameter for many takes
 
 
@@ -424,12 +424,12 @@ def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> lis
         own = None if p.default is p.empty else p.default
         differs = argument.defaulted and not same(own, argument.default_value)
         target = Target(p.name, place, differs and argument.default_value is not None)
-        target.spreads = p.kind is p.VAR_POSITIONAL
+        target.is_variadic = p.kind is p.VAR_POSITIONAL
         target.reduces = argument.name == "reduction" and argument.type.base == "int" and isinstance(own, str)
         result.append(target)
-    spread = [t for t in result if t is not None and t.spreads]
-    for target in spread:
-        target.alone = len(spread) == 1 and "[" in arguments[result.index(target)].type.form
+    variadic = [t for t in result if t is not None and t.is_variadic]
+    for target in variadic:
+        target.alone = len(variadic) == 1 and "[" in arguments[result.index(target)].type.form
     return result
 
 

@@ -23,7 +23,7 @@ RESERVED = ("prim",)
 OURS = ("aten",)  # operations that are declared here
 
 _owners: dict[str, str] = {}  # namespace -> where its one library of kind DEF was made
-_kept: list[Library] = []  # those behind functions that were given none
+_unnamed: list[Library] = []  # those behind functions that were given none
 
 
 def fallthrough_kernel() -> None:
@@ -281,7 +281,7 @@ def library_for(qualname: str, lib: Library | None) -> Library:
     if lib is not None:
         return lib
     made = Library(split(qualname)[0], "FRAGMENT")
-    _kept.append(made)
+    _unnamed.append(made)
     return made
 
 

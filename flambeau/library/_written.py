@@ -39,7 +39,7 @@ def _of(overload: Overload, given: dict[str, Any], defaults: dict[str, Any]) -> 
     left = dict(given)
     result: list[tuple[Argument, Any]] = []
     for argument, target in zip(overload.arguments, overload.plan):
-        if target is not None and target.spreads and not target.alone:
+        if target is not None and target.is_variadic and not target.alone:
             value = _item(left, target)
         elif target is None or target.name not in left:
             if target is not None and target.name in defaults:
@@ -59,7 +59,7 @@ def _of(overload: Overload, given: dict[str, Any], defaults: dict[str, Any]) -> 
             if value not in REDUCTIONS:
                 raise Unfit
             value = REDUCTIONS.index(value)
-        if target.spreads and target.alone and len(value) == 1 and isinstance(value[0], (list, tuple)):
+        if target.is_variadic and target.alone and len(value) == 1 and isinstance(value[0], (list, tuple)):
             value = value[0]
         t = argument.type
         if t.base == "Generator":

@@ -135,17 +135,17 @@ class Raggedness:
         self.rows = sum(self.sizes)
         self.longest, self.shortest = max(self.sizes, default=0), min(self.sizes, default=0)
         self.size = NestedInt(self)
-        self._kept: dict[Any, Any] = {}
+        self._cached: dict[Any, Any] = {}
 
     def gaps(self, total: int) -> bool:
         """Whether some of `total` places belong to no sequence, or to several."""
         return self.starts[:1] not in ([], [0]) or self.rows != total or self.lengths is not None
 
     def _once(self, key: Any, make: Any) -> Any:
-        if key not in self._kept:
+        if key not in self._cached:
             with inference_mode(False):  # what is kept may be needed for a gradient later
-                self._kept[key] = make()
-        return self._kept[key]
+                self._cached[key] = make()
+        return self._cached[key]
 
     def segments(self) -> TensorBase:
         """The number of the sequence that each place of the packed elements belongs to: (rows,)."""
@@ -183,7 +183,7 @@ class Raggedness:
         made.__dict__.update(self.__dict__)
         made.offsets = self.offsets.to(device)
         made.lengths = None if self.lengths is None else self.lengths.to(device)
-        made.size, made._kept = NestedInt(made), {}  # of the same source: equal to this one's
+        made.size, made._cached = NestedInt(made), {}  # of the same source: equal to this one's
         return made
 
     def counts(self) -> TensorBase:

@@ -56,14 +56,14 @@ def reduce(func: Any, input: NestedTensor, dim: Any = None, keepdim: bool = Fals
     if r not in dims:
         inner = [d - 1 for d in dims]
         result = func(
-            input._elements, inner if isinstance(dim, Sequence) else inner[0], **_kept(keepdim), **kwargs
+            input._elements, inner if isinstance(dim, Sequence) else inner[0], **_keepdim(keepdim), **kwargs
         )
         less = 0 if keepdim else sum(d < r for d in dims)
         return _like_rows(result, input, r - less)
     if 0 in dims:
         inner = [d - 1 for d in dims if d]
         whole = packed(input)._elements
-        result = func(whole, inner if len(inner) > 1 else inner[0], **_kept(keepdim), **kwargs)
+        result = func(whole, inner if len(inner) > 1 else inner[0], **_keepdim(keepdim), **kwargs)
         return _each(result, lambda x: x.unsqueeze(0)) if keepdim else result
     return _along_sequences(func, input, dim, dims, keepdim, kwargs)
 
@@ -110,7 +110,7 @@ def _norm_inside(func: Any, tensors: tuple, dim: Any = None, keepdim: bool = Fal
     return _norm(_vector_norm, tensors[0], 2, dim, keepdim)
 
 
-def _kept(keepdim: bool) -> dict[str, bool]:
+def _keepdim(keepdim: bool) -> dict[str, bool]:
     """The argument `keepdim`, which not all have."""
     return {"keepdim": True} if keepdim else {}
 
@@ -137,7 +137,7 @@ def _along_sequences(
     if dims == [r] and input.ragged.longest * _width(input) >= _WORTH_A_CALL:
         return _one_by_one(func, input, dim, keepdim, kwargs)
     whole = padded(input, identity(func, input.dtype), least=1)
-    return func(whole, dims if isinstance(dim, Sequence) else r, **_kept(keepdim), **kwargs)
+    return func(whole, dims if isinstance(dim, Sequence) else r, **_keepdim(keepdim), **kwargs)
 
 
 _WORTH_A_CALL = (
@@ -161,7 +161,7 @@ def _one_by_one(func: Any, input: NestedTensor, dim: Any, keepdim: bool, kwargs:
     for part in input.unbind():
         if not part.shape[at]:
             part = part.new_full(shape, identity(func, part.dtype))
-        result.append(func(part, [at] if isinstance(dim, Sequence) else at, **_kept(keepdim), **kwargs))
+        result.append(func(part, [at] if isinstance(dim, Sequence) else at, **_keepdim(keepdim), **kwargs))
     if isinstance(result[0], TensorBase):
         return _stack(result)
     return type(result[0])(*map(_stack, zip(*result)))
@@ -206,7 +206,7 @@ def _sums(input: NestedTensor, dims: list[int], keepdim: bool, mean: bool, dtype
 
 
 @of_sequences(methods.var, methods.std)
-def _spread(
+def _deviation(
     func: Any, input: NestedTensor, dims: list[int], keepdim: bool, correction: Any = 1
 ) -> TensorBase:
     """Variances of sequences, from deviations of their means, or the roots of these."""

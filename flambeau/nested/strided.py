@@ -429,9 +429,9 @@ def _reshape(func: Any, input: StridedNestedTensor, *sizes: Any) -> Any:
     result = []
     for x in parts(input):
         wanted = list(sizes[1:])
-        kept = [d for d, n in enumerate(wanted) if n == -1 and d < x.ndim]
-        if wanted.count(-1) > 1 or (len(wanted) >= x.ndim and kept):
-            for d in kept:
+        unchanged = [d for d, n in enumerate(wanted) if n == -1 and d < x.ndim]
+        if wanted.count(-1) > 1 or (len(wanted) >= x.ndim and unchanged):
+            for d in unchanged:
                 wanted[d] = x.shape[d]
         result.append(x.reshape(wanted))
     return _gathered(result, input)

@@ -257,9 +257,9 @@ def _once(recorded: Recorded, names: Sequence[str], opset: int, varying: bool) -
         g.dtypes[name] = t.dtype.name
     taken, weights = set(names), []
     for name, t in recorded.weights.items():
-        kept = name if name not in taken else f"{name}_weight"
-        taken.add(kept)
-        weights.append(_held_weight(g, t, kept))
+        unique = name if name not in taken else f"{name}_weight"
+        taken.add(unique)
+        weights.append(_held_weight(g, t, unique))
     written = Lowering(g, recorded.graph, [*inputs, *weights], recorded.lines)
     outputs = [written.read(p).of(p.shape) for p in written.outputs]
     for k, v in enumerate(outputs):

@@ -17,16 +17,16 @@ _LARGEST = 1 << 16  # elements of a result; larger ones stay what makes them
 
 def fold(model: Model, opset: int) -> None:
     """Let constants be what nodes make of constants that are no weights; random numbers are drawn at each run."""
-    kept = []
+    remaining = []
     for node in model.nodes:
         result = None
         if not node.bodies and not draws(node) and "::" not in node.kind and _fixed(model, node):
             result = _computed(model, node, opset)
         if result is None:
-            kept.append(node)
+            remaining.append(node)
         else:
             model.constants.update(result)
-    model.nodes = kept
+    model.nodes = remaining
 
 
 def _fixed(model: Model, node: Node) -> bool:

@@ -480,8 +480,10 @@ class Lowering:
             return self.g.expand(value.of(result), shape)
         if loop.dims and len(shape) < len(loop.shape):  # one value a row
             return self.g.squeeze(value, sorted(loop.dims))
-        kept = tuple(1 if d - len(loop.shape) in (loop.dims or ()) else n for d, n in enumerate(loop.shape))
-        return self.g.expand(value.of(kept), shape)
+        reduced_shape = tuple(
+            1 if d - len(loop.shape) in (loop.dims or ()) else n for d, n in enumerate(loop.shape)
+        )
+        return self.g.expand(value.of(reduced_shape), shape)
 
     def inlined(
         self, op: Any, node: Node, args: tuple, kwargs: dict[str, Any], values: list[program.Value]

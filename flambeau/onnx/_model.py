@@ -80,7 +80,7 @@ class Model:
                 continue
             key: Any = self.dtypes[name], array.shape, array.tobytes()
             renamed[name] = seen.setdefault(key, name)
-        kept = []
+        distinct = []
         done: dict[Any, list[str]] = {}
         for node in self.nodes:
             node.rename(renamed)
@@ -89,8 +89,8 @@ class Model:
                 renamed.update(zip(node.outputs, done[key]))
                 continue
             done[key] = node.outputs
-            kept.append(node)
-        self.nodes = kept
+            distinct.append(node)
+        self.nodes = distinct
         self.outputs = [(self._renamed(v, renamed), sizes) for v, sizes in self.outputs]
 
     @staticmethod
@@ -197,7 +197,9 @@ def _info(value: Value, sizes: Sequence[Any] | None) -> ValueInfoProto:
 def _tensor(name: str, dtype: str, array: np.ndarray) -> TensorProto:
     from onnx import TensorProto
 
-    kept = np.ascontiguousarray(array).reshape(array.shape)
-    if kept.dtype.byteorder == ">":
-        kept = kept.astype(kept.dtype.newbyteorder("<"))
-    return TensorProto(name=name, data_type=DATA_TYPES[dtype], dims=array.shape, raw_data=kept.tobytes())
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    if contiguous.dtype.byteorder == ">":
+        contiguous = contiguous.astype(contiguous.dtype.newbyteorder("<"))
+    return TensorProto(
+        name=name, data_type=DATA_TYPES[dtype], dims=array.shape, raw_data=contiguous.tobytes()
+    )

@@ -202,8 +202,8 @@ class Target:
                 self.graph.erase_node(node)
         self.graph.output(tuple(outputs) if several or len(outputs) != 1 else outputs[0])
         made = LoadedModel(self.root, self.graph)
-        kept = {str(n.target) for n in self.graph.nodes if n.op == "get_attr"}
-        for name in self.passing & kept:
+        referenced = {str(n.target) for n in self.graph.nodes if n.op == "get_attr"}
+        for name in self.passing & referenced:
             path, _, last = name.rpartition(".")
             owner = made.get_submodule(path) if path else made
             owner._non_persistent_buffers_set.add(last)

@@ -114,7 +114,7 @@ def _memory(x: Any) -> int | None:
     return x.untyped_storage()._address() or None
 
 
-class _Kept:
+class _CachedCall:
     """The result of a call, what the tape saved of it, and where the generators stood behind it."""
 
     def __init__(self, out: Any, saved: list[TensorBase], args: tuple, kwargs: dict) -> None:
@@ -213,7 +213,7 @@ class _CachingTorchDispatchMode(TorchDispatchMode):
         if policy in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE) and _computes(
             out, args, kwargs
         ):
-            entry = _Kept(out, saved, args, kwargs)
+            entry = _CachedCall(out, saved, args, kwargs)
             if region is not None and region.random.states is not None:
                 states = random_states()
                 description = _fingerprint(states)
@@ -290,8 +290,8 @@ def create_selective_checkpoint_contexts(
     >>> import flambeau
     >>> from flambeau.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
     >>> x, w = flambeau.ones(2, 2, requires_grad=True), flambeau.eye(2)
-    >>> kept = functools.partial(create_selective_checkpoint_contexts, [flambeau.ops.aten.mm.default])
-    >>> out = checkpoint(lambda x: (x @ w).exp(), x, use_reentrant=False, context_fn=kept)
+    >>> contexts = functools.partial(create_selective_checkpoint_contexts, [flambeau.ops.aten.mm.default])
+    >>> out = checkpoint(lambda x: (x @ w).exp(), x, use_reentrant=False, context_fn=contexts)
     >>> out.sum().backward()
     >>> x.grad
     tensor([[2.7183, 2.7183],

@@ -19,7 +19,7 @@ from .api import MixedPrecision, ShardingStrategy
 from .wrap import _Policy, _recursive_wrap, _wrap_each
 
 HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
-KEPT_AFTER_FORWARD = (
+NO_RESHARD_AFTER_FORWARD = (
     ShardingStrategy.SHARD_GRAD_OP,
     ShardingStrategy._HYBRID_SHARD_ZERO2,
     ShardingStrategy.NO_SHARD,
@@ -247,7 +247,7 @@ def build(
     unit = Unit(
         [wrapper],
         buckets,
-        reshard_after_forward=False if strategy in KEPT_AFTER_FORWARD else None,
+        reshard_after_forward=False if strategy in NO_RESHARD_AFTER_FORWARD else None,
         input_dtype=mixed.param_dtype if mixed.cast_forward_inputs else None,
     )
     unit.root_input_dtype = mixed.param_dtype if mixed.cast_root_forward_inputs else None

@@ -358,13 +358,13 @@ def created(value_id: Id, function: Callable[..., Any], args: tuple, kwargs: dic
             owned.future.set_exception(error)
         raise
     if later is not None:
-        return Later(later.then(lambda done: _kept(owned, done)))
+        return Later(later.then(lambda done: _settle(owned, done)))
     if owned is not None:
         owned.future.set_result(result)
     return None
 
 
-def _kept(owned: Owned | None, done: Future) -> None:
+def _settle(owned: Owned | None, done: Future) -> None:
     if owned is None:
         return
     if done._error is None:

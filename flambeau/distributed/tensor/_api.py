@@ -344,14 +344,14 @@ def distribute_tensor(
     if mesh.get_coordinate() is None:
         local = local.new_empty(0)
     else:
-        local = _spread(local, spec, src_data_rank)
+        local = _scattered(local, spec, src_data_rank)
     made = _dispatch.make(local, spec)
     if isinstance(tensor, Parameter):
         return Parameter(made, requires_grad=tensor.requires_grad)  # type: ignore[return-value]
     return made.requires_grad_(tensor.requires_grad)
 
 
-def _spread(local: Tensor, spec: DTensorSpec, source: int | None) -> Tensor:
+def _scattered(local: Tensor, spec: DTensorSpec, source: int | None) -> Tensor:
     """This process's piece of what the source has whole."""
     if source is not None and not local.is_meta:
         local = local.clone().contiguous()

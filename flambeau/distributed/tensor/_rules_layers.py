@@ -92,12 +92,12 @@ def _classes_here(call: Call, target: Any, first: int, count: int) -> tuple[Any,
     """Which rows count, which have their class here, and its number here.  IndexError for a class that there is not."""
     from ...operations.neural.losses.losses import _refuse_classes
 
-    kept = target != call.bound["ignore_index"]
+    not_ignored = target != call.bound["ignore_index"]
     classes = call.operands[call.names.index("input")].shape[1]
-    if bool((kept & ((target < 0) | (target >= classes))).any()):
+    if bool((not_ignored & ((target < 0) | (target >= classes))).any()):
         _refuse_classes("cross_entropy", target, call.bound["ignore_index"], classes)
-    inside = kept & (target >= first) & (target < first + count)
-    return kept, inside, (target - first).masked_fill(~inside, 0)
+    inside = not_ignored & (target >= first) & (target < first + count)
+    return not_ignored, inside, (target - first).masked_fill(~inside, 0)
 
 
 def _entropy(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
@@ -109,15 +109,15 @@ def _entropy(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> tuple[A
     x, target = local["input"], local["target"]
     wide = x.float() if x.element_size() < 4 else x
     count, first = spec.cut(1)
-    kept, inside, here = _classes_here(call, target, first, count)
+    not_ignored, inside, here = _classes_here(call, target, first, count)
     few = wide.amax(1, True) if count else wide.new_full((len(target), 1), -float("inf"))
     top = reduced_over(few, spec, by_classes, "max")
     centred = wide - top
     total = reduced_over(centred.exp().sum(1, True), spec, by_classes, "sum").log()
     chosen = centred.gather(1, here.unsqueeze(1)) if count else wide.new_zeros((len(target), 1))
     chosen = reduced_over(chosen.masked_fill(~inside.unsqueeze(1), 0.0), spec, by_classes, "sum")
-    losses = (total - chosen).masked_fill(~kept.unsqueeze(1), 0.0).squeeze(1)
-    many = reduced_over(kept.sum().to(wide.dtype), spec, by_rows, "sum")
+    losses = (total - chosen).masked_fill(~not_ignored.unsqueeze(1), 0.0).squeeze(1)
+    many = reduced_over(not_ignored.sum().to(wide.dtype), spec, by_rows, "sum")
     loss = losses if how == "none" else losses.sum() if how == "sum" else losses.sum() / many
     return tuple(t.to(made.dtype) for t, made in zip((loss, top, total, many), call.results))  # type: ignore[return-value]
 
@@ -139,8 +139,8 @@ def _entropy_gradient(call: Call, local: dict[str, Any], specs: Sequence[Any]) -
         return call.known.call(call.op, local)
     count, first = spec.cut(1)
     target = local["target"]
-    kept, inside, here = _classes_here(call, target, first, count)
-    nowhere = here.masked_fill(~inside, -1).masked_fill(~kept, -100)
+    not_ignored, inside, here = _classes_here(call, target, first, count)
+    nowhere = here.masked_fill(~inside, -1).masked_fill(~not_ignored, -100)
     return call.known.call(call.op, {**local, "target": nowhere, "ignore_index": -100})
 
 

@@ -21,7 +21,7 @@ from ..graph_signature import ExportGraphSignature
 from . import payload, schema
 from .reader import MOST_NODES, GraphReader, check_name
 from .signature import argument_spec, input_spec, output_spec
-from .texts import Kept, parsed
+from .texts import UnparsedExpr, parsed
 
 FORMAT, ARCHIVE_VERSION = "pt2", 0
 WEIGHTS, CONSTANTS, MODELS, SAMPLES, EXTRA = (
@@ -238,7 +238,7 @@ def _check_called(program: ExportedProgram) -> None:
         if node.op == "placeholder" and "val" not in node.meta:
             raise Damaged(f"there is no description of the input {short(node.name)}")
         for size in getattr(node.meta.get("val"), "shape", ()) if node.op == "placeholder" else ():
-            if isinstance(size, Kept):
+            if isinstance(size, UnparsedExpr):
                 raise Damaged(f"the input {node.name} has a size that is not computed here: {size.text[:80]}")
 
 

@@ -25,7 +25,7 @@ from ...nn.modules.module import Module
 from .._values import TensorValue
 from . import schema
 from .payload import place
-from .texts import Kept, parsed
+from .texts import UnparsedExpr, parsed
 
 MOST_NODES = 1 << 20
 _PART = re.compile(r"[A-Za-z0-9_@:+-]+")  # of a dotted name; code has what is no identifier as a text
@@ -153,7 +153,7 @@ class GraphReader:
             if kind == "int":
                 return size
             names = size.symbols() if hasattr(size, "symbols") else ()
-            return Kept(data["as_expr"]["expr_str"], tuple(sorted(names)), kind)
+            return UnparsedExpr(data["as_expr"]["expr_str"], tuple(sorted(names)), kind)
         ((_, value),) = data.items()
         return schema.number(value) if kind == "float" else value
 
@@ -382,9 +382,9 @@ def metadata(data: dict[str, str]) -> dict[str, Any]:
         result["nn_module_stack"] = stack
     if data.get("torch_fn"):
         result["torch_fn"] = tuple(data["torch_fn"].split(";"))
-    kept = {k: v for k, v in data.items() if k in ("source_fn_stack", "custom", "from_node")}
-    if kept:  # written again as it was read
-        result["archived"] = kept
+    archived = {k: v for k, v in data.items() if k in ("source_fn_stack", "custom", "from_node")}
+    if archived:  # written again as it was read
+        result["archived"] = archived
     return result
 
 

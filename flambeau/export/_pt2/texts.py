@@ -45,7 +45,7 @@ _HERE = {
     "Max": "max",
 }
 _THERE = {"floordiv": "FloorDiv", "mod": "PythonMod", "min": "Min", "max": "Max"}
-_KEPT = frozenset(
+_UNPARSED = frozenset(
     "Add Mul Pow Rational Float ModularIndexing Where CeilToInt FloorToInt CeilDiv LShift RShift PowByNatural FloatPow FloatTrueDiv "
     "IntTrueDiv IsNonOverlappingAndDenseIndicator TruncToFloat TruncToInt RoundToInt RoundDecimal ToFloat Identity Equality Unequality "
     "StrictLessThan LessThan StrictGreaterThan GreaterThan And Or Not Piecewise ExprCondPair Tuple Abs floor ceiling sqrt Eq Ne Lt Le Gt "
@@ -54,7 +54,7 @@ _KEPT = frozenset(
 
 
 @dataclass(frozen=True)
-class Kept:
+class UnparsedExpr:
     """An expression of functions that nothing is computed with here: its text, and the names in it."""
 
     text: str
@@ -180,7 +180,7 @@ class _Parser:
             self.take(")")
             self.plain = False
             return expressions.number(0)
-        if name not in _HERE and name not in _KEPT and name != "Integer":
+        if name not in _HERE and name not in _UNPARSED and name != "Integer":
             raise Damaged(f"{name[:60]!r} is no function of sizes")
         args = []
         while self.peek() != ")":
@@ -229,7 +229,7 @@ class _Parser:
 
 
 def parsed(text: str) -> Any:
-    """The expression of a text: a number, an `Expr`, or `Kept` where it is of functions that are not computed here.
+    """The expression of a text: a number, an `Expr`, or `UnparsedExpr` where it is of functions that are not computed here.
 
     Damaged for what is no expression.
 
@@ -242,7 +242,7 @@ def parsed(text: str) -> Any:
     parser = _Parser(text)
     result = parser.whole()
     if not parser.plain:
-        return Kept(text, tuple(parser.names))
+        return UnparsedExpr(text, tuple(parser.names))
     constant = result.constant()
     return result if constant is None else constant
 
@@ -254,7 +254,7 @@ def written(size: Any) -> str:
     >>> written(parsed("s0 - 1"))
     "Add(Symbol('s0', positive=True, integer=True), Integer(-1))"
     """
-    if isinstance(size, Kept):
+    if isinstance(size, UnparsedExpr):
         return size.text
     if isinstance(size, bool):
         return str(size).lower()
@@ -288,7 +288,7 @@ def _atom(atom: Any) -> str:
 
 def expression(size: Any) -> Any:
     """A size of a recorded value as a number or an expression: what stands for a number says which (`node.expr`)."""
-    if type(size) is int or isinstance(size, (Expr, Kept)):
+    if type(size) is int or isinstance(size, (Expr, UnparsedExpr)):
         return size
     node = getattr(size, "node", None)
     return size if node is None else getattr(node, "expr", size)

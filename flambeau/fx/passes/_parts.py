@@ -58,8 +58,8 @@ def fill(whole: GraphModule, part: Part, input_names: bool, dotted: bool) -> Non
     """Copy a part's nodes into its graph; `dotted` keeps the dotted names of attributes, else each is an attribute of the part itself."""
     for k, used in enumerate(part.inputs):
         name = used.name if input_names else f"arg_{k}"
-        kept = used.op == "placeholder" and input_names
-        placeholder = part.graph.placeholder(name, type_expr=used.type if kept else None)
+        has_type = used.op == "placeholder" and input_names
+        placeholder = part.graph.placeholder(name, type_expr=used.type if has_type else None)
         placeholder.meta = used.meta.copy()
         part.copies[used] = placeholder
     for node in part.nodes:

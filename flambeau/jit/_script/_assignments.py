@@ -218,7 +218,7 @@ class Assignments(Expressions):
                     node,
                 )
             if name in owner.kind.constants or name in owner.kind.frozen:
-                if self.unit.kept is not None:
+                if self.unit.preserved is not None:
                     raise Written(name)
                 self.refuse(f"Tried to set the constant '{name}'", node)
             assert result is not None
@@ -299,9 +299,9 @@ class Assignments(Expressions):
         load = ast.copy_location(_loaded(target), target)
         before = self.simple(load)
         if (
-            self.unit.kept is not None
+            self.unit.preserved is not None
             and isinstance(target, ast.Attribute)
-            and target.attr not in self.unit.kept
+            and target.attr not in self.unit.preserved
         ):
             raise Written(target.attr)
         in_place = before.type in (TENSOR,) or before.type.kind == "List"

@@ -53,10 +53,10 @@ class Calls(Making):
     ) -> tuple[list[Value], dict[str, Value]]:
         """What a call is given, by position and by name."""
         makers: list[Any] = []
-        spread: list[int] = []
+        starred: list[int] = []
         for k, part in enumerate(node.args):
             if isinstance(part, ast.Starred):
-                spread.append(k)
+                starred.append(k)
                 makers.append(lambda e=part.value: self.expression(e))
             else:
                 hint = hints[k] if k < len(hints) else None
@@ -68,11 +68,11 @@ class Calls(Making):
         result = self.evaluated(makers)
         args: list[Value] = []
         for k, value in enumerate(result[: len(node.args)]):
-            args += self.spread(value, node) if k in spread else [value]
+            args += self.starred_items(value, node) if k in starred else [value]
         names = [k.arg for k in node.keywords if k.arg is not None]
         return args, dict(zip(names, result[len(node.args) :]))
 
-    def spread(self, value: Value, node: ast.AST) -> list[Value]:
+    def starred_items(self, value: Value, node: ast.AST) -> list[Value]:
         """The items of `*values`."""
         if isinstance(value, Several):
             return value.items

@@ -127,7 +127,7 @@ def freeze(mod: Any, preserved: Sequence[str] = ()) -> RecursiveScriptModule:
             "that could be compiled again"
         )
     modes = [(m, m.training) for m in original.modules()]
-    kept = frozenset(preserved)
+    preserved_names = frozenset(preserved)
     exported = tuple(
         n
         for n in preserved
@@ -137,11 +137,11 @@ def freeze(mod: Any, preserved: Sequence[str] = ()) -> RecursiveScriptModule:
         original.eval()
         while True:
             try:
-                made = script_module(original, exported, kept)
+                made = script_module(original, exported, preserved_names)
                 break
             except Written as written:
-                kept |= {str(written)}
+                preserved_names |= {str(written)}
     finally:
         for module, mode in modes:
             module.training = mode
-    return made.eval() if "training" in kept else made
+    return made.eval() if "training" in preserved_names else made

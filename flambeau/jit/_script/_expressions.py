@@ -181,7 +181,7 @@ class Expressions(Conditions):
         result = self.evaluated([lambda e=e, h=h: self.expression(e, h) for e, h in zip(parts, hints)])
         whole: list[Value] = []
         for node, value in zip(nodes, result):
-            whole += self.spread(value, node) if isinstance(node, ast.Starred) else [value]
+            whole += self.starred_items(value, node) if isinstance(node, ast.Starred) else [value]
         return whole
 
     def list_of(self, items: list[Simple], wanted: Type | None, node: ast.AST) -> Simple:

@@ -44,8 +44,8 @@ class ModuleClass:
         self.buffers = [n for n, b in module._buffers.items() if b is not None]
         self.frozen: set[str] = set()
         self.read_attributes(compiler)
-        if unit.kept is not None:
-            self.freeze(unit.kept)
+        if unit.preserved is not None:
+            self.freeze(unit.preserved)
         for name, child in module._modules.items():
             if child is None:
                 self.attributes[name], self.values[name] = NONE, None
@@ -109,18 +109,20 @@ class ModuleClass:
         value = getattr(module, name)
         return value.value if isinstance(value, Attribute) else value
 
-    def freeze(self, kept: frozenset[str]) -> None:
+    def freeze(self, preserved: frozenset[str]) -> None:
         """Let attributes be constants of the code, but those that are kept."""
-        frozen = [n for n in (*self.parameters, *self.buffers) if n not in kept]
-        self.parameters = [n for n in self.parameters if n in kept]
-        self.buffers = [n for n in self.buffers if n in kept]
+        frozen = [n for n in (*self.parameters, *self.buffers) if n not in preserved]
+        self.parameters = [n for n in self.parameters if n in preserved]
+        self.buffers = [n for n in self.buffers if n in preserved]
         plain = [
-            n for n, v in self.values.items() if n not in kept and isinstance(v, _SCALARS) and v is not None
+            n
+            for n, v in self.values.items()
+            if n not in preserved and isinstance(v, _SCALARS) and v is not None
         ]
         self.constants.update({n: self.values.pop(n) for n in plain})
         for name in plain:
             del self.attributes[name]
-        if "training" not in kept:
+        if "training" not in preserved:
             self.frozen.add("training")
         self.frozen.update(frozen)
 

@@ -36,7 +36,7 @@ _MOST_VARIANTS = 12  # of overloads that an error lists
 _IMPLICIT = {INT: "int", FLOAT: "float", COMPLEX: "complex"}
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """An overload that takes the arguments: they in its order, by position as far as all before are there, and its result."""
 
     name: str
@@ -117,7 +117,7 @@ def matched(
             last = not [q for q in parameters[k + 1 :] if not q.by_name and not q.defaulted]
             many = len(given) > 1 or (p.type.inner == (INT,) and not p.defaulted)
             if many and p.type.kind == "List" and last and all(v.type == p.type.inner[0] for v in given):
-                value = _spread(given, p.type)
+                value = _packed(given, p.type)
                 given = []
             else:
                 value = given.pop(0)
@@ -147,7 +147,7 @@ def matched(
     return placed, named, known
 
 
-def _spread(values: list[Simple], t: Type) -> Simple:
+def _packed(values: list[Simple], t: Type) -> Simple:
     text, py = (", ".join(getattr(v, part) for v in values) for part in ("text", "py"))
     return Simple(f"[{text}]", f"[{py}]", t, items=values)
 
@@ -181,7 +181,7 @@ def _described(tried: Sequence[tuple[Any, str]]) -> str:
 # --- hosts ------------------------------
 def host_call(
     name: str, args: Sequence[Simple], kwargs: dict[str, Simple]
-) -> tuple[HostSchema, Found] | list[Any]:
+) -> tuple[HostSchema, Match] | list[Any]:
     """The overload of an operation without tensors that takes the arguments; else what was tried."""
     tried: list[Any] = []
     for loosely in (False, True):
@@ -190,7 +190,7 @@ def host_call(
             result = matched(name, schema.parameters, (), args, kwargs, loosely)
             if not isinstance(result, str):
                 placed, named, known = result
-                return schema, Found(name, placed, named, filled(schema.result, known), schema)
+                return schema, Match(name, placed, named, filled(schema.result, known), schema)
             tried.append((schema, result))
     return tried
 
@@ -209,7 +209,7 @@ def _variants(name: str) -> tuple[tuple[Overload, tuple[Parameter, ...], tuple[i
     return tuple(result)
 
 
-def aten_call(name: str, args: Sequence[Simple], kwargs: dict[str, Simple]) -> Found | list[Any]:
+def aten_call(name: str, args: Sequence[Simple], kwargs: dict[str, Simple]) -> Match | list[Any]:
     """The overload of ATen that takes the arguments; else what was tried."""
     tried: list[Any] = []
     out = kwargs.get("out")
@@ -225,7 +225,7 @@ def aten_call(name: str, args: Sequence[Simple], kwargs: dict[str, Simple]) -> F
             result = results_of(overload.schema.returns)
             if out is not None:
                 named["out"], result = out, out.type
-            return Found(name, placed, named, result, overload.schema)
+            return Match(name, placed, named, result, overload.schema)
     return tried
 
 

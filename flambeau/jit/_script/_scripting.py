@@ -83,7 +83,7 @@ def attach(unit: Unit, program: Namespace) -> None:
 
 
 def script_module(
-    module: Module, names: tuple[str, ...] = (), kept: frozenset[str] | None = None
+    module: Module, names: tuple[str, ...] = (), preserved: frozenset[str] | None = None
 ) -> RecursiveScriptModule:
     """A module as one of TorchScript; parameters and buffers are shared with it, other attributes are copied.
 
@@ -91,9 +91,9 @@ def script_module(
     written into the code as constants; None where none is.
     """
     unit = Unit()
-    unit.kept = kept
+    unit.preserved = preserved
     root = unit.module_class(module)
-    if kept is not None:
+    if preserved is not None:
         root.compile_all()
     else:
         for kind in list(unit.modules):

@@ -57,7 +57,7 @@ class Unit:
         self.globals: dict[str, Any] = _globals()
         self.grad_modes = grad_modes()
         self.modules: list[Any] = []
-        self.kept: frozenset[str] | None = None  # of attributes, where all others become constants
+        self.preserved: frozenset[str] | None = None  # of attributes, where all others become constants
         self.constants: list[Any] = []  # tensors in the code
         self.module_classes: dict[int, tuple[Any, Any]] = {}
         self.alike: dict[Any, Any] = {}  # classes of modules by what tells them apart
@@ -334,7 +334,7 @@ class Unit:
             from ._modules import ModuleClass
 
             made = ModuleClass(self, module)
-            made = self.alike.setdefault(made.key() if self.kept is None else id(module), made)
+            made = self.alike.setdefault(made.key() if self.preserved is None else id(module), made)
             made.enter()
             known = self.module_classes[id(module)] = module, made
         return known[1]

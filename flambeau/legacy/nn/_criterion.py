@@ -65,10 +65,10 @@ class Criterion:
 
     def updateGradInput(self, input: Any, target: Any) -> Any:
         """Set and return `gradInput`, the gradient of the loss."""
-        kept = self._recording
-        if kept is None or not kept.is_of(input, _all(target)):
-            kept = self._record(input, target)
-        self.gradInput = kept.gradients_of_input(kept.output.new_ones(kept.output.shape))
+        recording = self._recording
+        if recording is None or not recording.is_of(input, _all(target)):
+            recording = self._record(input, target)
+        self.gradInput = recording.gradients_of_input(recording.output.new_ones(recording.output.shape))
         return self.gradInput
 
     def forward(self, input: Any, target: Any) -> Any:

@@ -102,13 +102,13 @@ class Module:
     def accUpdateGradParameters(self, input: Any, gradOutput: Any, lr: Factor) -> None:
         """A step of `-lr` times their gradients for the parameters, which leaves `gradWeight` … as they are."""
         names = [n for n in self._parameters if getattr(self, n) is not None]
-        kept = {_gradient(n): getattr(self, _gradient(n)) for n in names}
+        gradients = {_gradient(n): getattr(self, _gradient(n)) for n in names}
         try:
             for name in names:
                 setattr(self, _gradient(name), getattr(self, name))
             self.accGradParameters(input, gradOutput, -lr)
         finally:
-            vars(self).update(kept)
+            vars(self).update(gradients)
 
     def sharedAccUpdateGradParameters(self, input: Any, gradOutput: Any, lr: Factor) -> None:
         """The same for parameters that are shared with other modules: over `gradWeight` …, which are overwritten."""
@@ -301,8 +301,12 @@ class Computed(Module):
         return self._recording
 
     def _recorded(self, input: Any) -> Recording:
-        kept = self._recording
-        return kept if kept is not None and kept.is_of(input, self._given()) else self._record(input)
+        recording = self._recording
+        return (
+            recording
+            if recording is not None and recording.is_of(input, self._given())
+            else self._record(input)
+        )
 
     def updateOutput(self, input: Any) -> Any:
         with no_grad():

@@ -61,8 +61,8 @@ class _Table:
         value = r.median / self.scale
         if self.style.trims:
             value = trim_sigfig(value, r.significant_figures)
-        spread = f" (! {r.iqr / r.median * 100:.0f}%)" if self.style.warns and r.has_warnings else ""
-        return f"{value:.{decimals}f}{spread}"
+        warning = f" (! {r.iqr / r.median * 100:.0f}%)" if self.style.warns and r.has_warnings else ""
+        return f"{value:.{decimals}f}{warning}"
 
     def _best(self, row: RowKey, column: str | None) -> float:
         """What a cell is compared with: the least of its row, or of its column for the same threads."""

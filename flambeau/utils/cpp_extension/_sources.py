@@ -46,7 +46,7 @@ class Prototype(NamedTuple):
 def refuse_libtorch(who: str, texts: Iterable[str]) -> None:
     """NotImplementedError where a source is written for PyTorch's own library of C++."""
     for text in texts:
-        result = _LIBTORCH.search(_COMMENT.sub(_kept, text))
+        result = _LIBTORCH.search(_COMMENT.sub(_blanked, text))
         if result is not None:
             raise NotImplementedError(
                 f"{who}: the source is written for LibTorch ({result[0]!r}), PyTorch's library of C++, which is not part of this one.  "
@@ -55,7 +55,7 @@ def refuse_libtorch(who: str, texts: Iterable[str]) -> None:
             )
 
 
-def _kept(match: re.Match[str]) -> str:
+def _blanked(match: re.Match[str]) -> str:
     """Comments and texts blanked, but for the names of included files."""
     return match[0] if match[0].startswith('"') and "/" in match[0] else " "
 

@@ -301,11 +301,11 @@ class Trainer:
         loader = self.validation if loader is None else loader
         if loader is None:
             raise ValueError("Trainer.validate: there is no loader: give one, here or as `validation`")
-        kept = self.meter.state_dict()
+        training_state = self.meter.state_dict()
         try:
             return self._measure(loader)
         finally:
-            self.meter.load_state_dict(kept)
+            self.meter.load_state_dict(training_state)
 
     @no_grad()
     def _measure(self, loader: Iterable[Any]) -> dict[str, float]:

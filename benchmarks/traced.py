@@ -1,6 +1,6 @@
 """Kept programs beside PyTorch: a trace that each library has written is loaded and run in a fresh process, one thread.
 
-    python benchmarks/kept.py [--only REGEX] [--rounds 5]
+    python benchmarks/traced.py [--only REGEX] [--rounds 5]
 
 *first result* is from the start of the interpreter's first statement to the first result: import, `jit.load`, a call.  *load* is
 `jit.load` alone, *call* a call when warm (the least of many), *eager* the same call of the module itself, *memory* what is resident
@@ -42,18 +42,18 @@ import importlib, sys
 torch = importlib.import_module(sys.argv[1])
 torch.set_num_threads(1)
 imported = time.perf_counter()
-kept = torch.jit.load(sys.argv[3])
+program = torch.jit.load(sys.argv[3])
 loaded = time.perf_counter()
 x = torch.ones(4, 32)
 with torch.no_grad():
-    kept(x)
+    program(x)
     first = time.perf_counter()
     for _ in range(3):
-        kept(x)
+        program(x)
     resident = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
     model = globals()[sys.argv[2]](torch.nn).eval()
     times = []
-    for f in (kept, model):
+    for f in (program, model):
         for _ in range(20):
             f(x)
         best = float("inf")
