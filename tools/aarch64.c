@@ -18,9 +18,9 @@ typedef void (*kernel)(u64, u64, u64, u64, u64, u64, u64, u64, double, double, d
 extern kernel kernels[];
 
 static u64 word(FILE *file) {
-    u64 found;
-    if (fread(&found, 8, 1, file) != 1) exit(0);  // the end
-    return found;
+    u64 value;
+    if (fread(&value, 8, 1, file) != 1) exit(0);  // the end
+    return value;
 }
 
 int main(int count, char **names) {
