@@ -145,7 +145,7 @@ class Region:
         spans = [(n - 1) * step for n, step in zip(tensor.shape, strides, strict=True)]
         place = tensor._address()  # type: ignore[attr-defined]
         self.start, self.end = place, place + sum(spans) + width
-        self.whole = self.end - self.start == tensor.numel() * width
+        self.is_dense = self.end - self.start == tensor.numel() * width
         # NumPy looks at addresses alone, never at what is there
         self.__array_interface__ = {
             "version": 3,
@@ -159,7 +159,7 @@ class Region:
         """Whether the two share a byte."""
         if self.start >= other.end or other.start >= self.end:
             return False
-        if self.whole and other.whole:
+        if self.is_dense and other.is_dense:
             return True
         try:
             return np.shares_memory(np.asarray(self), np.asarray(other), max_work=WORK)  # type: ignore[arg-type]  # any number, as NumPy's documentation says
@@ -169,7 +169,7 @@ class Region:
     def covers(self, other: Region) -> bool:
         """Whether it has all of the other's bytes."""
         ours, theirs = self.__array_interface__, other.__array_interface__
-        return self.start <= other.start and other.end <= self.end and (self.whole or ours == theirs)
+        return self.start <= other.start and other.end <= self.end and (self.is_dense or ours == theirs)
 
 
 @dataclass

@@ -168,27 +168,27 @@ def reduce_scatter_tensor(
     if result is None:
         warn_not_in_group("reduce_scatter_tensor")
         return None
-    plain, whole = (
+    plain, full = (
         _tensor("reduce_scatter_tensor", "output", output),
         _tensor("reduce_scatter_tensor", "input", input),
     )
-    _same_dtype("reduce_scatter_tensor", plain, whole)
-    _parts("reduce_scatter_tensor", "input", whole, "output", plain, result._size)
-    facts = (whole, kind_of(op).name)
+    _same_dtype("reduce_scatter_tensor", plain, full)
+    _parts("reduce_scatter_tensor", "input", full, "output", plain, result._size)
+    facts = (full, kind_of(op).name)
     return result._begin(
         "reduce_scatter_tensor",
-        lambda: result._reduce_scatter(plain, [whole], op),
+        lambda: result._reduce_scatter(plain, [full], op),
         [output],
         async_op,
         facts=facts,
-        inputs=[whole],
+        inputs=[full],
     )
 
 
-def _parts(call: str, name: str, whole: Tensor, other: str, part: Tensor, size: int) -> None:
-    if whole.numel() != part.numel() * size:
+def _parts(call: str, name: str, full: Tensor, other: str, part: Tensor, size: int) -> None:
+    if full.numel() != part.numel() * size:
         raise ValueError(
-            f"{call}(): {name} tensor size must be equal to world_size times {other} tensor size: got {list(whole.shape)} and "
+            f"{call}(): {name} tensor size must be equal to world_size times {other} tensor size: got {list(full.shape)} and "
             f"{list(part.shape)} for {size} ranks"
         )
 
@@ -272,9 +272,9 @@ def all_gather_into_tensor(
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> whole = flambeau.zeros(4)
-    >>> dist.all_gather_into_tensor(whole, flambeau.ones(2))
-    >>> whole
+    >>> full = flambeau.zeros(4)
+    >>> dist.all_gather_into_tensor(full, flambeau.ones(2))
+    >>> full
     tensor([1., 1., 1., 1.])
     >>> dist.destroy_process_group()
     """
@@ -283,15 +283,15 @@ def all_gather_into_tensor(
         warn_not_in_group("all_gather_into_tensor")
         return None
     call = "all_gather_into_tensor"
-    whole, plain = _tensor(call, "output_tensor", output_tensor), _tensor(call, "input_tensor", input_tensor)
-    _same_dtype(call, plain, whole)
-    _parts(call, "output", whole, "input", plain, result._size)
-    buffer = whole if whole.is_contiguous() else whole.contiguous()
+    full, plain = _tensor(call, "output_tensor", output_tensor), _tensor(call, "input_tensor", input_tensor)
+    _same_dtype(call, plain, full)
+    _parts(call, "output", full, "input", plain, result._size)
+    buffer = full if full.is_contiguous() else full.contiguous()
     parts = [part.view(plain.shape) for part in buffer.view(result._size, -1)]
 
     def start() -> Any:
         started = result._all_gather(parts, plain)
-        return started if buffer is whole else result._copied(started, buffer, whole)
+        return started if buffer is full else result._copied(started, buffer, full)
 
     return result._begin(call, start, [output_tensor], async_op, facts=(plain,), inputs=[plain])
 

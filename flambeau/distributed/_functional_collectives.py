@@ -222,13 +222,13 @@ def all_gather_single(self: Tensor, gather_dim: int, group: Any, tag: str = "") 
     pg = _resolve_group(group, tag)
     dim = _dimension("all_gather_tensor", self, gather_dim)
     if _records(self):
-        whole = _Gather.apply(pg, self)
+        full = _Gather.apply(pg, self)
     else:
         plain = _plain("all_gather_tensor", self)
-        whole = _begun(_stacked(plain, pg), lambda t: calls.all_gather_into_tensor(t, plain, pg, True))
+        full = _begun(_stacked(plain, pg), lambda t: calls.all_gather_into_tensor(t, plain, pg, True))
     if dim == 0:
-        return whole
-    return cat(list(wait_tensor(whole).chunk(pg._size)), dim=dim)
+        return full
+    return cat(list(wait_tensor(full).chunk(pg._size)), dim=dim)
 
 
 def reduce_scatter_single(self: Tensor, reduceOp: str, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
@@ -412,9 +412,9 @@ class _Gather(Function):
     def forward(ctx: Any, group: ProcessGroup, tensor: Tensor) -> Tensor:  # type: ignore[override]
         ctx.group = group
         plain = _plain("all_gather_tensor", tensor)
-        whole = _stacked(plain, group)
-        calls.all_gather_into_tensor(whole, plain, group)
-        return whole
+        full = _stacked(plain, group)
+        calls.all_gather_into_tensor(full, plain, group)
+        return full
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
@@ -442,6 +442,6 @@ class _Scatter(Function):
             raise RuntimeError(
                 f"reduce_scatter_tensor(): gradients pass through sum and avg, not through {ctx.name}"
             )
-        whole = _stacked(grad, ctx.group)
-        calls.all_gather_into_tensor(whole, grad.contiguous(), ctx.group)
-        return None, None, None, whole / ctx.group._size if ctx.name == "avg" else whole
+        full = _stacked(grad, ctx.group)
+        calls.all_gather_into_tensor(full, grad.contiguous(), ctx.group)
+        return None, None, None, full / ctx.group._size if ctx.name == "avg" else full

@@ -336,8 +336,8 @@ def warn_not_in_group(name: str) -> None:
 
 
 def _of_processes() -> tuple[int, int]:
-    whole = default_group()
-    return whole._rank, whole._size
+    world = default_group()
+    return world._rank, world._size
 
 
 def _information() -> dict[str, Any] | None:

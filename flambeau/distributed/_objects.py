@@ -148,10 +148,10 @@ def broadcast_object_list(
     mine = _packed(object_list, result) if result._rank == root else None
     length = _number(0 if mine is None else len(mine), result)
     broadcast(length, group=result, group_src=root)
-    whole = _buffer(int(length.item()), result) if mine is None else mine
-    broadcast(whole, group=result, group_src=root)
+    data = _buffer(int(length.item()), result) if mine is None else mine
+    broadcast(data, group=result, group_src=root)
     if mine is None:
-        values = _unpacked(whole)
+        values = _unpacked(data)
         if len(values) != len(object_list):
             raise ValueError(
                 f"broadcast_object_list(): rank {result._ranks[root]} sends {len(values)} objects, and here is room for {len(object_list)}"
@@ -226,9 +226,9 @@ def send_object_list(
     >>> dist.send_object_list(["a", 1], dst=1)
     >>> dist.destroy_process_group()
     """
-    whole = _packed(object_list, resolve(group))
-    send(_number(len(whole), resolve(group)), dst, group, 0, group_dst)
-    send(whole, dst, group, 0, group_dst)
+    data = _packed(object_list, resolve(group))
+    send(_number(len(data), resolve(group)), dst, group, 0, group_dst)
+    send(data, dst, group, 0, group_dst)
 
 
 def recv_object_list(
@@ -255,9 +255,9 @@ def recv_object_list(
     """
     length = _number(0, resolve(group))
     origin = recv(length, src, group, 0, group_src)
-    whole = _buffer(int(length.item()), resolve(group))
-    recv(whole, origin, group)
-    values = _unpacked(whole)
+    data = _buffer(int(length.item()), resolve(group))
+    recv(data, origin, group)
+    values = _unpacked(data)
     if len(values) != len(object_list):
         raise ValueError(
             f"recv_object_list(): rank {origin} sends {len(values)} objects, and here is room for {len(object_list)}"

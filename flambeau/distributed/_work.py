@@ -48,10 +48,10 @@ class Work:
         status: Any = None,
     ) -> None:
         self._group, self._call, self._name, self._result = group, call, call.name, result
-        whole = isinstance(requests, list)
-        self._requests: list[Any] = list(requests) if whole else []
+        is_list = isinstance(requests, list)
+        self._requests: list[Any] = list(requests) if is_list else []
         self._rest: Iterator[Any] | None = (
-            None if whole else iter(requests)
+            None if is_list else iter(requests)
         )  # of a call in pieces, which posts one after the other
         self._held = False  # the next piece waits for those before it
         self._finish = finish

@@ -284,8 +284,8 @@ def _map(recorder: Recorder, run: Callable[..., Any], f: Callable, xs: Any, *mor
             *tree_unflatten(list(given[len(flat) :]), rest_form),
         )
 
-    operands, whole = tree_flatten((*firsts, *rest))
-    (made,), given = _branches(recorder, [(one, operands, whole)])
+    operands, spec = tree_flatten((*firsts, *rest))
+    (made,), given = _branches(recorder, [(one, operands, spec)])
     graph = _attribute(recorder, "body_graph", made)
     args = (
         graph,
@@ -328,8 +328,8 @@ def _scan(
         count[:] = [tree_flatten(y)[1]]
         return (*tree_flatten(carry)[0], *tree_flatten(y)[0])
 
-    operands, whole = tree_flatten((*start, *firsts))
-    (made,), given = _branches(recorder, [(one, operands, whole)])
+    operands, spec = tree_flatten((*start, *firsts))
+    (made,), given = _branches(recorder, [(one, operands, spec)])
     graph = _attribute(recorder, "scan_combine_graph", made)
     args = (
         graph,

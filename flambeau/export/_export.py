@@ -292,8 +292,8 @@ class _Call:
         for node in recorder.graph.nodes:
             if "val" in node.meta:
                 node.meta["val"] = _settled(symbols, node.meta["val"])
-        whole = ModuleCallSignature([], [], self.in_spec, out_spec, heads)
-        entries = [ModuleCallEntry("", whole)]
+        own_signature = ModuleCallSignature([], [], self.in_spec, out_spec, heads)
+        entries = [ModuleCallEntry("", own_signature)]
         entries += [
             ModuleCallEntry(path, calls.signatures.get(path)) for path, _ in self.mod.named_modules() if path
         ]
@@ -378,16 +378,16 @@ class _State:
         for path, inner in mod.named_modules(remove_duplicate=False):
             for name, b in inner._buffers.items():
                 if b is not None:
-                    whole = f"{path}.{name}" if path else name
-                    self.owners.append((inner, name, whole))
-                    self.original[whole] = b
+                    full_name = f"{path}.{name}" if path else name
+                    self.owners.append((inner, name, full_name))
+                    self.original[full_name] = b
                     if name in inner._non_persistent_buffers_set:
-                        self.non_persistent.add(whole)
+                        self.non_persistent.add(full_name)
             for name, t in vars(inner).items():
                 if isinstance(t, TensorBase):
-                    whole = f"{path}.{name}" if path else name
-                    self._enter(whole, t, "constant")
-                    self.original[whole] = t
+                    full_name = f"{path}.{name}" if path else name
+                    self._enter(full_name, t, "constant")
+                    self.original[full_name] = t
                     self.plain.append((inner, name, t))
 
     def _enter(self, name: str, t: Any, kind: str) -> None:
@@ -402,27 +402,27 @@ class _State:
         constants = {n: v for n, v in self.tensors.items() if v[1] == "constant"}
         for n in constants:
             del self.tensors[n]
-        for inner, name, whole in self.owners:
-            b = self.original[whole]
+        for inner, name, full_name in self.owners:
+            b = self.original[full_name]
             if id(b) not in copies:
                 copies[id(b)] = b.detach().clone().requires_grad_(b.requires_grad)
             inner._buffers[name] = copies[id(b)]
-            self._enter(whole, copies[id(b)], "buffer")
+            self._enter(full_name, copies[id(b)], "buffer")
         self.tensors.update(constants)
-        self.copies = {whole: inner._buffers[name] for inner, name, whole in self.owners}
+        self.copies = {full_name: inner._buffers[name] for inner, name, full_name in self.owners}
         try:
             yield
         finally:
-            for inner, name, whole in self.owners:
-                inner._buffers[name] = self.original[whole]
+            for inner, name, full_name in self.owners:
+                inner._buffers[name] = self.original[full_name]
             for inner, name, t in self.plain:
                 vars(inner)[name] = t
 
     def write_back(self, recorder: Recorder) -> None:
         """Nodes for buffers that the program set to other tensors; UserError for attributes that are no buffers."""
-        for inner, name, whole in self.owners:
+        for inner, name, full_name in self.owners:
             now = inner._buffers.get(name)
-            before = self.copies[whole]
+            before = self.copies[full_name]
             if now is not before and isinstance(now, TensorBase):
                 recorder.step("copy_", "default", before, now)
         for inner, name, t in self.plain:

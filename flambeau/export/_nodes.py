@@ -52,7 +52,7 @@ class Nodes:
         self.began_with_grad = is_grad_enabled()
         self.without_history: set[Node] = set()  # what no gradient flows through, such as buffers
         self.decompositions: Mapping[Any, Callable[..., Any]] = {}  # what runs in the place of overloads
-        self.whole = self.graph  # that of the program, while `graph` may be that of a branch
+        self.program_graph = self.graph  # that of the program, while `graph` may be that of a branch
         self.captured: dict[Node, Node] | None = (
             None  # in a branch: nodes outside, and the inputs that stand for them
         )
@@ -121,7 +121,7 @@ class Nodes:
         prefix = {"parameter": "p_", "buffer": "b_", "constant": "c_"}[kind]
         label = prefix + "".join(c if c.isalnum() else "_" for c in name)
         with self._before_inputs():
-            node = self.whole.create_node("placeholder", label, name=label)
+            node = self.program_graph.create_node("placeholder", label, name=label)
         node.target = node.name
         self.suspended += 1
         shadow = shadow_of(t)
@@ -136,8 +136,8 @@ class Nodes:
 
     def _before_inputs(self) -> Any:
         """Where lifted tensors stand: before the program's inputs, and before anything that is computed."""
-        first = self.first or next((n for n in self.whole.nodes if n.op != "placeholder"), None)
-        return contextlib.nullcontext() if first is None else self.whole.inserting_before(first)
+        first = self.first or next((n for n in self.program_graph.nodes if n.op != "placeholder"), None)
+        return contextlib.nullcontext() if first is None else self.program_graph.inserting_before(first)
 
     def _describe(self, result: Traced) -> None:
         result.node.meta["val"] = result.value

@@ -242,11 +242,11 @@ class Worlds(Numbers):
             result += [e for e in shape if isinstance(e, Expr)]
         for shape in shapes:
             for first in range(len(shape)):
-                whole: Any = 1
+                step: Any = 1
                 for k in range(first, len(shape)):
-                    whole = shape[k] * whole
-                    if k > first and isinstance(whole, Expr):
-                        result.append(whole)
+                    step = shape[k] * step
+                    if k > first and isinstance(step, Expr):
+                        result.append(step)
         rank = max((len(s) for s in shapes), default=0)
         if len(shapes) > 1:
             for d in range(rank):

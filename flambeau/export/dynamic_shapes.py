@@ -82,12 +82,12 @@ class Dim:
         return _Derived(self, factor, offset)
 
     def __add__(self, other: Any) -> Dim:
-        return self._derived(1, _whole("add", other))
+        return self._derived(1, _integer("add", other))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Dim:
-        return self._derived(1, -_whole("subtract", other))
+        return self._derived(1, -_integer("subtract", other))
 
     def __rsub__(self, other: Any) -> Dim:
         raise NotImplementedError(
@@ -95,7 +95,7 @@ class Dim:
         )
 
     def __mul__(self, other: Any) -> Dim:
-        factor = _whole("multiply", other)
+        factor = _integer("multiply", other)
         if factor <= 0:
             raise NotImplementedError(
                 f"Attempted to multiply {other} with {self.__name__}, where a positive integer was expected. (Only increasing linear "
@@ -122,7 +122,7 @@ class Dim:
         return f"Dim({', '.join(parts)})"
 
 
-def _whole(what: str, other: Any) -> int:
+def _integer(what: str, other: Any) -> int:
     if type(other) is not int:
         raise NotImplementedError(
             f"Attempted to {what} {other!r}, where an integer was expected. (Only increasing linear operations with integer coefficients "

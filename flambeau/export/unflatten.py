@@ -401,8 +401,8 @@ def _same(a: GraphModule, b: GraphModule) -> bool:
 
 
 def _key_paths(signature: ModuleCallSignature) -> list[tuple]:
-    whole = signature.out_spec.unflatten(range(signature.out_spec.num_leaves))
-    return [path for path, _ in tree_leaves_with_path(whole)]
+    output = signature.out_spec.unflatten(range(signature.out_spec.num_leaves))
+    return [path for path, _ in tree_leaves_with_path(output)]
 
 
 def _reached(graph: Graph, result: Node, keys: tuple) -> Node:

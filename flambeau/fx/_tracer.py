@@ -70,7 +70,7 @@ def find_proxy(*values: Any) -> Proxy | None:
     return result[0] if result else None
 
 
-def whole(function: Callable[..., Any]) -> Callable[..., Any]:
+def leaf_call(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which becomes one node where a proxy is among the arguments."""
 
     @functools.wraps(function)
@@ -82,11 +82,11 @@ def whole(function: Callable[..., Any]) -> Callable[..., Any]:
         made.node.meta["is_wrapped"] = True
         return made
 
-    call._fx_whole = True  # type: ignore[attr-defined]
+    call._fx_leaf = True  # type: ignore[attr-defined]
     return call
 
 
-def _whole_method(cls: type, name: str) -> Callable[..., Any]:
+def _leaf_method(cls: type, name: str) -> Callable[..., Any]:
     original = getattr(cls, name)
 
     @functools.wraps(original)
@@ -456,9 +456,9 @@ class Tracer(TracerBase):
             for (_, name), table in list(wrapped_functions.items()):
                 original = table.get(name, vars(builtins).get(name))
                 if original is not None:
-                    patches.item(table, name, whole(original))
+                    patches.item(table, name, leaf_call(original))
             for cls, name in wrapped_methods:
-                patches.attribute(cls, name, _whole_method(cls, name))
+                patches.attribute(cls, name, _leaf_method(cls, name))
             self._wrap_in(patches, getattr(inspect.unwrap(function), "__globals__", {}))
             for searched in self._autowrap_search:
                 self._wrap_in(patches, vars(searched))
@@ -475,7 +475,7 @@ class Tracer(TracerBase):
             return
         for name, value in list(table.items()):
             if not name.startswith("_") and callable(value) and id(value) in self._autowrapped:
-                patches.item(table, name, whole(value))
+                patches.item(table, name, leaf_call(value))
 
 
 def _annotation(annotation: Any, table: dict[str, Any]) -> Any:

@@ -21,7 +21,7 @@ HOST: dict[str, Callable[..., Any]] = {}  # of values that are no tensors
 TENSORS: dict[str, Callable[..., Any]] = {}  # what a tensor is queried for that is no tensor
 PRIMITIVES: dict[str, Callable[..., Any]] = {}  # `ops.prim.name`
 _HALF = 1 << 63
-_WHOLE = 1 << 64
+_MODULUS = 1 << 64
 
 
 class Error(RuntimeError):
@@ -38,7 +38,7 @@ class Error(RuntimeError):
 def wrapped(n: Any) -> Any:
     """An integer as 64 bits hold it; any other value as it is."""
     if type(n) is int and not -_HALF <= n < _HALF:
-        return (n + _HALF) % _WHOLE - _HALF
+        return (n + _HALF) % _MODULUS - _HALF
     return n
 
 
@@ -159,8 +159,8 @@ def shown(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, float) and math.isfinite(value):
-        whole = abs(value) < 1e10 and value.is_integer()
-        return f"{value:.0f}." if whole else f"{value:.17g}"
+        is_integral = abs(value) < 1e10 and value.is_integer()
+        return f"{value:.0f}." if is_integral else f"{value:.17g}"
     if isinstance(value, (list, tuple)):
         inner = ", ".join(_inner(v) for v in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"

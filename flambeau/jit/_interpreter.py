@@ -263,7 +263,7 @@ class Compiler:
             return self.call(node)
         if isinstance(node, ast.List):
             items = [self.expression(e) for e in node.elts]
-            return _whole(lambda frame: [item(frame) for item in items], items)
+            return _folded(lambda frame: [item(frame) for item in items], items)
         if isinstance(node, ast.Tuple):
             items = [self.expression(e) for e in node.elts]
             return lambda frame: tuple([item(frame) for item in items])
@@ -278,7 +278,7 @@ class Compiler:
             return self.subscript(node)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             negated = self.expression(node.operand)
-            return _whole(lambda frame: -negated(frame), [negated])
+            return _folded(lambda frame: -negated(frame), [negated])
         if isinstance(node, ast.Attribute):
             return self.attribute(node)
         return self.refuse(node, f"{type(node).__name__} in an expression")
@@ -424,7 +424,7 @@ class Compiler:
         return run
 
 
-def _whole(made: Expression, parts: Sequence[Expression]) -> Expression:
+def _folded(made: Expression, parts: Sequence[Expression]) -> Expression:
     """An expression that is a literal where its parts are."""
     return Literal(made) if all(isinstance(part, Literal) for part in parts) else made
 

@@ -94,15 +94,15 @@ class Site:
             if function is not None:
                 return function(*given)
             values = iter(given)
-            whole = [a(frame) if isinstance(a, Literal) else next(values) for a in args]
+            all_args = [a(frame) if isinstance(a, Literal) else next(values) for a in args]
             named = {n: e(frame) for n, e in kwargs.items()}
-            result = self(whole, named)
+            result = self(all_args, named)
             settles = (
                 self.space == "aten" and list not in kinds
             )  # what programs add may keep a list, and change it
-            prepared = self.known.get(_key_of(whole, named)) if settles else None
+            prepared = self.known.get(_key_of(all_args, named)) if settles else None
             if prepared is not None:
-                ready[kinds] = prepared.settled(whole, named, varying)
+                ready[kinds] = prepared.settled(all_args, named, varying)
             return result
 
         return run

@@ -342,8 +342,8 @@ class Tracer:
             with self.mode:
                 result = body(*args, **kwargs)
             made = self.lines[before[4] :]
-            whole = all(id(t) in self.names for t in _tensors(result))
-            if whole and not self.sized and not any(map(_is_particular, made)):
+            all_named = all(id(t) in self.names for t in _tensors(result))
+            if all_named and not self.sized and not any(map(_is_particular, made)):
                 return result
         except Exception:  # noqa: BLE001  a body that takes no sizes but numbers; the operation itself is called below
             result = _NOTHING

@@ -49,9 +49,9 @@ _recurrent("rnn_relu", "Tensor", "Tensor, Tensor")
 
 def _unpooled(n: int) -> Callable[..., Any]:
     def unpool(x, indices, output_size, *rest):
-        whole = [*x.shape[:-n], *output_size]
+        shape = [*x.shape[:-n], *output_size]
         flat = x.new_zeros([*x.shape[:-n], math.prod(output_size)])
-        return flat.scatter(-1, indices.flatten(-n), x.flatten(-n)).view(whole)
+        return flat.scatter(-1, indices.flatten(-n), x.flatten(-n)).view(shape)
 
     return unpool
 

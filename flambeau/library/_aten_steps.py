@@ -73,8 +73,8 @@ step(
     "slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor"
 )
 def _slice_backward(grad, sizes, dim, start, end, step):
-    whole = grad.new_zeros(sizes)
-    return names()["slice_scatter"](whole, grad, dim, start, end, step)
+    grad_input = grad.new_zeros(sizes)
+    return names()["slice_scatter"](grad_input, grad, dim, start, end, step)
 
 
 @step("select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor")

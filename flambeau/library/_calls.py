@@ -282,8 +282,8 @@ class Prepared:
     def __init__(self, function: Any, parts: list[Part], named: list[tuple[str, Part]], count: int) -> None:
         self.function, self.parts, self.named = function, parts, named
         keys = [p.key for p in parts]
-        whole = keys == list(range(count)) and not named
-        self.plain = whole and all(p.convert is None for p in parts)
+        in_order = keys == list(range(count)) and not named
+        self.plain = in_order and all(p.convert is None for p in parts)
 
     def settled(
         self, args: Sequence[Any], kwargs: dict[str, Any], varying: Sequence[int]
@@ -292,7 +292,7 @@ class Prepared:
         place = {k: at for at, k in enumerate(varying)}
         parts = [*self.parts, *(part for _, part in self.named)]
         if any(p.key in place and p.convert is not None for p in parts):
-            return _whole_call(self, args, kwargs, varying)
+            return _call_with_all(self, args, kwargs, varying)
         fixed = [p.take(args, kwargs) for p in self.parts if p.key not in place]
         named = {n: p.take(args, kwargs) for n, p in self.named if p.key not in place}
         later = {n: place[p.key] for n, p in self.named if p.key in place}  # type: ignore[index]
@@ -327,23 +327,23 @@ def _ordered(
     *given: Any,
 ) -> Any:
     """A call whose arguments are in another order: that of `order` among those that are given and those that are fixed."""
-    whole = (*given, *fixed)
+    all_args = (*given, *fixed)
     if later:
         named = named | {n: given[k] for n, k in later.items()}
-    return function(*[whole[k] for k in order], **named)
+    return function(*[all_args[k] for k in order], **named)
 
 
-def _whole_call(
+def _call_with_all(
     prepared: Prepared, args: Sequence[Any], kwargs: dict[str, Any], varying: Sequence[int]
 ) -> Callable[..., Any]:
     """The call with what varies put among the other arguments."""
     template = list(args)
 
     def call(*given: Any) -> Any:
-        whole = template.copy()
+        all_args = template.copy()
         for k, value in zip(varying, given):
-            whole[k] = value
-        return prepared(whole, kwargs)
+            all_args[k] = value
+        return prepared(all_args, kwargs)
 
     return call
 

@@ -205,15 +205,15 @@ def _settled(overload: Overload, result: Written, defaults: dict[str, Any]) -> W
             continue
         break
     given = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(result.values)}
-    whole = []
+    settled = []
     for argument, target in zip(overload.arguments, overload.plan):
         if argument.name in given:
-            whole.append((argument, given[argument.name]))
+            settled.append((argument, given[argument.name]))
         elif target is not None and defaults.get(target.name) is not None:
             value = defaults[target.name]
             value = REDUCTIONS.index(value) if target.reduces else value
-            whole.append((argument, value))
-    return Written(overload, _in_order(overload.arguments, whole), result.item)
+            settled.append((argument, value))
+    return Written(overload, _in_order(overload.arguments, settled), result.item)
 
 
 def _formed(form: Callable[..., Any], given: dict[str, Any]) -> Written | None:

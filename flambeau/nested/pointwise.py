@@ -171,9 +171,9 @@ def _clone(func: Any, input: NestedTensor, **kwargs: Any) -> NestedTensor:
 
 @overrides(methods.contiguous)
 def _contiguous(func: Any, input: NestedTensor, **kwargs: Any) -> NestedTensor:
-    whole = packed(input)
-    result = whole._elements.contiguous(**kwargs)
-    return whole if result is whole._elements else wrapped(result, whole)
+    contiguous = packed(input)
+    result = contiguous._elements.contiguous(**kwargs)
+    return contiguous if result is contiguous._elements else wrapped(result, contiguous)
 
 
 @overrides(methods.is_contiguous)

@@ -323,8 +323,8 @@ def _expand_as(func: Any, input: Any, other: Any) -> NestedTensor:
         return _expand(func, input, *other.shape)
     from .pointwise import beside
 
-    whole = packed(other)
-    return wrapped(beside(whole, input, "expand_as").expand_as(whole._elements), whole)
+    target = packed(other)
+    return wrapped(beside(target, input, "expand_as").expand_as(target._elements), target)
 
 
 @overrides(methods.view_as, methods.reshape_as)

@@ -138,10 +138,10 @@ class StridedNestedTensor(WrapperTensor):
                 "to_padded_tensor(): Value in output_size is less than NestedTensor padded size. Truncation is not supported. "
                 f"The parts need {list(least)}, got {list(sizes)}"
             )
-        whole = self._elements.new_full(sizes, padding)
+        output = self._elements.new_full(sizes, padding)
         for k, part in enumerate(parts(self)):
-            whole[(k, *(slice(0, m) for m in part.shape))] = part
-        return whole
+            output[(k, *(slice(0, m) for m in part.shape))] = part
+        return output
 
     def to_dense(self, *args: Any, **kwargs: Any) -> Any:
         """NotImplementedError: see `to_padded_tensor`."""

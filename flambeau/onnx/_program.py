@@ -280,8 +280,8 @@ def _save_apart(proto: ModelProto, path: str) -> None:
         tensor.ClearField("raw_data")
         parts.append((at, data))
         at += len(data)
-    whole = bytearray(at)
+    data_bytes = bytearray(at)
     for begin, data in parts:
-        whole[begin : begin + len(data)] = data
-    _replace(os.path.join(os.path.dirname(os.path.abspath(path)), name), bytes(whole))
+        data_bytes[begin : begin + len(data)] = data
+    _replace(os.path.join(os.path.dirname(os.path.abspath(path)), name), bytes(data_bytes))
     _replace(path, proto.SerializeToString())

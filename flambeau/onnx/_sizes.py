@@ -26,18 +26,18 @@ At = Callable[[Mapping[str, int]], Model]
 def unified(at: At, axes: Axes, tensors: Sequence[TensorBase], names: Sequence[str]) -> Model:
     """The model that `at` writes for given sizes, with the sizes as names."""
     assignments, models = _recorded(at, axes, axes.own(tensors))
-    whole = models[0]
+    result = models[0]
     for model, changed in zip(models[1:], assignments[1:]):
-        _check_same(whole, model, assignments[0], changed)
-    _Sizes(whole, models, assignments, axes, names).replace()
-    for k, (value, sizes) in enumerate(whole.inputs):
+        _check_same(result, model, assignments[0], changed)
+    _Sizes(result, models, assignments, axes, names).replace()
+    for k, (value, sizes) in enumerate(result.inputs):
         labels = {d: label for label, places in axes.dims.items() for j, d in places if j == k}
-        whole.inputs[k] = value, [labels.get(d, n) for d, n in enumerate(sizes)]
-    whole.outputs = [
+        result.inputs[k] = value, [labels.get(d, n) for d, n in enumerate(sizes)]
+    result.outputs = [
         (value, _named(k, [m.outputs[k][1] for m in models], assignments))
-        for k, (value, _) in enumerate(whole.outputs)
+        for k, (value, _) in enumerate(result.outputs)
     ]
-    return whole
+    return result
 
 
 def _recorded(at: At, axes: Axes, own: dict[str, int]) -> tuple[list[dict[str, int]], list[Model]]:
@@ -133,13 +133,13 @@ class _Sizes:
 
     def __init__(
         self,
-        whole: Model,
+        model: Model,
         models: Sequence[Model],
         assignments: Sequence[Mapping[str, int]],
         axes: Axes,
         names: Sequence[str],
     ) -> None:
-        self.whole, self.models, self.names = whole, models, names
+        self.model, self.models, self.names = model, models, names
         self.sizes = {s: tuple(a[s] for a in assignments) for s in assignments[0]}
         self.places = {s: axes.dims[s][0] for s in self.sizes}
         self.made: dict[Any, str] = {}
@@ -151,13 +151,13 @@ class _Sizes:
         """Go over the nodes, and put what computes a constant before the first that reads it."""
         differing = {
             name
-            for name in self.whole.constants
-            if name not in self.whole.weights
-            and any(not _equal(m.constants[name], self.whole.constants[name]) for m in self.models)
+            for name in self.model.constants
+            if name not in self.model.weights
+            and any(not _equal(m.constants[name], self.model.constants[name]) for m in self.models)
         }
         self.makers = self._within()
         nodes: list[Node] = []
-        for node in self.whole.nodes:
+        for node in self.model.nodes:
             for position, name in enumerate(node.inputs):
                 if name in differing:
                     reshapes = node.kind == "Reshape" and position == 1
@@ -167,13 +167,13 @@ class _Sizes:
                 node.rename({n: self.computed(n, False, node, nodes) for n in within})
             nodes.append(node)
             self.seen.update(node.outputs)
-        self.whole.nodes = [*self.head, *nodes]
+        self.model.nodes = [*self.head, *nodes]
 
     def _within(self) -> dict[tuple[int, ...], list[tuple[str, int]]]:
         """By sizes in the models: the values within the graph, and their dimensions, that have them."""
         steps: dict[tuple[int, ...], list[tuple[str, int]]] = {}
         self.seen: set[str] = set()
-        for name, shape in self.whole.shapes.items():
+        for name, shape in self.model.shapes.items():
             others = [m.shapes.get(name) for m in self.models]
             if any(o is None or len(o) != len(shape) for o in others):
                 continue
@@ -184,7 +184,7 @@ class _Sizes:
     def computed(self, name: str, reshapes: bool, node: Node, nodes: list[Node]) -> str:
         """The name of what computes a constant."""
         arrays = [m.constants[name] for m in self.models]
-        dtype = self.whole.dtypes[name]
+        dtype = self.model.dtypes[name]
         if len({a.shape for a in arrays}) > 1 or arrays[0].ndim > 1:
             raise OnnxExporterError(
                 f"onnx.export(): {node.kind} reads a table that is as large as a size that varies {[a.shape for a in arrays]}"
@@ -332,7 +332,7 @@ class _Sizes:
     def keep(self, array: np.ndarray, dtype: str) -> str:
         self.count += 1
         name = f"dim_{self.count}"
-        self.whole.constants[name], self.whole.dtypes[name] = array, dtype
+        self.model.constants[name], self.model.dtypes[name] = array, dtype
         return name
 
 

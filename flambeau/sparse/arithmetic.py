@@ -103,8 +103,8 @@ def _onto(dense: TensorBase, x: SparseTensor, alpha: Any) -> TensorBase:
     """dense + alpha * x, as a new tensor."""
     kind = promote_types(dense.dtype, x.dtype)
     if tape.tracked(dense) or tape.tracked(x):
-        whole = x.to_dense()
-        return dense + (whole if alpha == 1 else whole * alpha)
+        dense_x = x.to_dense()
+        return dense + (dense_x if alpha == 1 else dense_x * alpha)
     return _add_into(dense.to(kind, copy=True), x, alpha)
 
 

@@ -192,8 +192,8 @@ class Coordinates(Pattern):
         return self.cached("group", self._group)
 
     def _group(self) -> TensorBase:
-        whole, order, starts = self.sorted()
-        numbers = arange(whole.at.shape[1], device=self.at.device)
+        sorted_pattern, order, starts = self.sorted()
+        numbers = arange(sorted_pattern.at.shape[1], device=self.at.device)
         if order is None or starts is None:
             return numbers
         counts = starts[1:] - starts[:-1]

@@ -304,8 +304,8 @@ def _cat_sparse(tensors: Sequence[Any], dim: int = 0) -> SparseTensor:
             )
     if type(first._pattern) is not Coordinates:
         block = first._pattern.block or None
-        whole = _cat_sparse([to_coordinates(x) for x in parts], dim)
-        return to_compressed(whole, first.layout, block)
+        joined = _cat_sparse([to_coordinates(x) for x in parts], dim)
+        return to_compressed(joined, first.layout, block)
     n = first.sparse_dim()
     if any(x.sparse_dim() != n for x in parts):
         raise RuntimeError("cat(): expected sparse tensors of the same sparse_dim")

@@ -139,7 +139,7 @@ def held_bytes(net) -> int:
         unit = module.__dict__.get("_fsdp_unit")
         for bucket in unit.buckets if unit is not None else ():
             tensors += [bucket.row, *([] if bucket.full is None else [bucket.full])]
-            tensors += [slot.whole for slot in bucket.slots]
+            tensors += [slot.unsharded for slot in bucket.slots]
         for t in tensors:
             t = t.to_local().detach() if hasattr(t, "to_local") else t
             storages[t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()] = (

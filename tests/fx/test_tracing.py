@@ -78,7 +78,7 @@ def test_what_is_traced_computes_the_same(f):
 def test_wrapped_functions_stay_whole(x):
     module = check(lambda x: (leaf_function(x, factor=3), len(x), math.sqrt(len(x))), x)
     assert [n.target for n in module.graph.nodes if n.op == "call_function"][:2] == [leaf_function, len]
-    assert leaf_function.__name__ == "leaf_function" and not hasattr(leaf_function, "_fx_whole")
+    assert leaf_function.__name__ == "leaf_function" and not hasattr(leaf_function, "_fx_leaf")
 
 
 def test_wrap_belongs_at_the_top_of_a_module():

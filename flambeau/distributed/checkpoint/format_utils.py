@@ -104,14 +104,14 @@ class BroadcastingTorchSaveReader(StorageReader):
 
         dtypes = ranks.reduce_scatter("read", wanted, compare)
         for name in names:
-            whole = result[name].contiguous() if ranks.is_coordinator else None
-            if whole is None:
-                whole = empty(planner.state_dict[name].size(), dtype=dtypes[name])
+            full = result[name].contiguous() if ranks.is_coordinator else None
+            if full is None:
+                full = empty(planner.state_dict[name].size(), dtype=dtypes[name])
             if ranks.group is not None:
-                broadcast(whole, group=ranks.group, group_src=self.coordinator_rank)
+                broadcast(full, group=ranks.group, group_src=self.coordinator_rank)
             for item in plan.items:
                 if item.dest_index.fqn == name:
-                    _copy_box(whole, item, planner)
+                    _copy_box(full, item, planner)
         done: Future[None] = Future()
         done.set_result(None)
         return done

@@ -502,8 +502,8 @@ def _set_optimizers(info: _Model, optimizers: list[Any], state: Mapping[str, Any
         state = _from_rank0(state)
     for optimizer in optimizers:
         make_state(optimizer)
-        whole = state if "state" in state else _unflattened(info, optimizer, state)
-        _set_one(info, optimizer, _part_of(info, optimizer, whole))
+        full = state if "state" in state else _unflattened(info, optimizer, state)
+        _set_one(info, optimizer, _part_of(info, optimizer, full))
 
 
 def _part_of(info: _Model, optimizer: Any, state: Mapping[str, Any]) -> dict[str, Any]:

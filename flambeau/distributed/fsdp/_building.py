@@ -79,9 +79,9 @@ def groups_of(process_group: Any, strategy: ShardingStrategy, mesh: Any) -> tupl
 def _of_machines() -> tuple[Any, Any]:
     """Processes of one machine share parameters out; those of one number on all machines hold the same."""
     within, _ = new_subgroups()
-    whole, size = default_group(), within._size
-    numbered = [list(range(k, whole._size, size)) for k in range(size)]
-    across, _ = new_subgroups_by_enumeration([[whole._ranks[k] for k in ranks] for ranks in numbered])
+    world, size = default_group(), within._size
+    numbered = [list(range(k, world._size, size)) for k in range(size)]
+    across, _ = new_subgroups_by_enumeration([[world._ranks[k] for k in ranks] for ranks in numbered])
     return within, across
 
 

@@ -12,7 +12,7 @@ from ...core.make.create import zeros
 from .._groups import default_group
 from .._objects import all_gather_object, broadcast_object_list
 from ._bucket import Bucket
-from ._dtensors import slice_dtensor, whole_of
+from ._dtensors import full_tensor_of, slice_dtensor
 from ._engine import units_below
 from ._states import clean, settings_of
 from .api import (
@@ -134,11 +134,11 @@ def _of_bucket(
                     vector.copy_(value)
                     break
                 bucket.layout.shard(vector, bucket.slots[k].region, bucket.rank).copy_(_local(bucket, value))
-        for name, whole in zip(bucket_names, bucket.gather_vector(vector)):
+        for name, unsharded in zip(bucket_names, bucket.gather_vector(vector)):
             if united.get(name, {}).get(key) == ("pieces", dtype):
-                made: Any = whole.clone()
+                made: Any = unsharded.clone()
                 if isinstance(config, ShardedOptimStateDictConfig):
-                    made = slice_dtensor(whole, None, bucket.group)
+                    made = slice_dtensor(unsharded, None, bucket.group)
                 result[name][key] = _offloaded(made, config)
     return result
 
@@ -198,7 +198,7 @@ def _into_pieces(
             continue
         region = bucket.slots[k].region
         for key, value in given[name].items():
-            value = whole_of(value)
+            value = full_tensor_of(value)
             there = result.setdefault(number, {})
             if not isinstance(value, TensorBase) or tuple(value.shape) != region.shape or value.dim() == 0:
                 there.setdefault(key, value)

@@ -545,13 +545,13 @@ class _Hooked:
         self.state, self.hook = state, hook
 
     def __call__(self, bucket: Any) -> None:
-        whole, used = bucket.flat_gradient(), [1.0] * len(bucket.slots)
+        unsharded_grad, used = bucket.flat_gradient(), [1.0] * len(bucket.slots)
         if bucket.n == 1:
-            self.hook(self.state, whole)
-            bucket.accept_row(whole, used)
+            self.hook(self.state, unsharded_grad)
+            bucket.accept_row(unsharded_grad, used)
             return
-        piece = whole.new_empty(bucket.layout.length)
-        self.hook(self.state, whole, piece)
+        piece = unsharded_grad.new_empty(bucket.layout.length)
+        self.hook(self.state, unsharded_grad, piece)
         bucket.accept_row(piece, used)
 
 

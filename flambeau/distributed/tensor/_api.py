@@ -227,8 +227,8 @@ class DTensor(Tensor):
 
         grad_placements: how the gradient of the result lies; by default every process has the same, `Replicate`.
         """
-        whole = self.redistribute(placements=[Replicate()] * self.device_mesh.ndim)
-        return whole.to_local(grad_placements=grad_placements)
+        full = self.redistribute(placements=[Replicate()] * self.device_mesh.ndim)
+        return full.to_local(grad_placements=grad_placements)
 
     @property
     def device_mesh(self) -> DeviceMesh:
@@ -361,12 +361,12 @@ def _scattered(local: Tensor, spec: DTensorSpec, source: int | None) -> Tensor:
     return _piece(local, spec).contiguous().clone()
 
 
-def _piece(whole: Tensor, spec: DTensorSpec) -> Tensor:
+def _piece(full: Tensor, spec: DTensorSpec) -> Tensor:
     """This process's piece of the whole, a view."""
     for dim in spec.orders:
         size, begin = spec.cut(dim)
-        whole = whole.narrow(dim, begin, size)
-    return whole
+        full = full.narrow(dim, begin, size)
+    return full
 
 
 def distribute_module(
@@ -415,13 +415,13 @@ def distribute_module(
 
 def _replicate(module: Module, mesh: DeviceMesh) -> None:
     """What is still plain in a module, whole on every process."""
-    whole = [Replicate()] * mesh.ndim
+    replicated = [Replicate()] * mesh.ndim
     for name, parameter in list(module._parameters.items()):
         if parameter is not None and not isinstance(parameter, DTensor):
-            module.register_parameter(name, distribute_tensor(parameter, mesh, whole))  # type: ignore[arg-type]
+            module.register_parameter(name, distribute_tensor(parameter, mesh, replicated))  # type: ignore[arg-type]
     for name, buffer in list(module._buffers.items()):
         if buffer is not None and not isinstance(buffer, DTensor):
-            module._buffers[name] = distribute_tensor(buffer, mesh, whole)
+            module._buffers[name] = distribute_tensor(buffer, mesh, replicated)
 
 
 # Factories ---------------------------------------------------------------------------------------------------------------------------
@@ -637,10 +637,10 @@ def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
 
 def _drawn(name: str) -> Callable[[Tensor, DTensorSpec], None]:
     def fill(local: Tensor, spec: DTensorSpec) -> None:
-        whole = new_empty(spec.shape, dtype=local.dtype, device=local.device)
-        getattr(whole, name)()
+        full = new_empty(spec.shape, dtype=local.dtype, device=local.device)
+        getattr(full, name)()
         if spec.mesh.get_coordinate() is not None:
-            local.copy_(_piece(whole, spec))
+            local.copy_(_piece(full, spec))
 
     return fill
 

@@ -87,8 +87,8 @@ def dispatch(op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     out = bound.pop("out") if tensors_in(bound.get("out")) else None
     mesh = _mesh_of(name, args, kwargs)
     bound = mapped(lambda x: _distributed(name, x, mesh), bound)
-    if hasattr(rule, "whole_call"):
-        return rule.whole_call(op, known, bound, out)
+    if hasattr(rule, "full_call"):
+        return rule.full_call(op, known, bound, out)
     run = _Run(op, known, rule, bound, out, mesh)
     result = run.result()
     if key is not None and run.plan is not None:
@@ -205,7 +205,7 @@ class _Run:
     def result(self) -> Any:
         """What the operation returns."""
         call = self.call
-        full_result = _rules.whole_results(call, self.rule)
+        full_result = _rules.full_results(call, self.rule)
         call.results = tensors_in(full_result)
         self._check_written()
         choices = self.choices
@@ -291,8 +291,8 @@ class _Run:
         first = self.given[0]._spec
         if not any(isinstance(p, _StridedShard) for p in first.placements):
             return None
-        whole = [x for x in self.given if x.dim()]
-        alike = all(x._spec.placements == first.placements and x.shape == first.shape for x in whole)
+        with_dims = [x for x in self.given if x.dim()]
+        alike = all(x._spec.placements == first.placements and x.shape == first.shape for x in with_dims)
         alike = alike and all(tuple(made.shape) == first.shape for made in self.call.results)
         return first.placements if alike and _rules.is_elementwise(self.rule) else None
 

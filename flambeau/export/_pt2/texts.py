@@ -103,7 +103,7 @@ class _Parser:
         self.at += 1
         return self.tokens[self.at - 1][1]
 
-    def whole(self) -> Any:
+    def parse(self) -> Any:
         result = self.binary(0)
         if self.at != len(self.tokens):
             raise self.wrong()
@@ -240,7 +240,7 @@ def parsed(text: str) -> Any:
     (4, 4)
     """
     parser = _Parser(text)
-    result = parser.whole()
+    result = parser.parse()
     if not parser.plain:
         return UnparsedExpr(text, tuple(parser.names))
     constant = result.constant()

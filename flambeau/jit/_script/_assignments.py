@@ -308,9 +308,9 @@ class Assignments(Expressions):
         if in_place and kind in _IN_PLACE and (before.type == TENSOR or kind is ast.Add or kind is ast.Mult):
             self.augmented(before, target, node)
             return
-        whole = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
-        ast.fix_missing_locations(whole)
-        self.bind_target(target, self.expression(whole), node)
+        binary = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
+        ast.fix_missing_locations(binary)
+        self.bind_target(target, self.expression(binary), node)
 
     def augmented(self, before: Simple, target: ast.expr, node: ast.AugAssign) -> None:
         """`x += y`, in place."""

@@ -277,8 +277,8 @@ class Attributes(Lines):
             if not all(v.is_constant for v in limits):
                 return self.refuse("tuple slice must be a compile time constant", node)
             held = owner if owner.items is not None else self.held(owner)
-            whole = [self.item_of(held, k) for k in range(len(owner.type.inner))]
-            return self.tuple_of(whole[slice(*(v.constant for v in limits))])
+            items = [self.item_of(held, k) for k in range(len(owner.type.inner))]
+            return self.tuple_of(items[slice(*(v.constant for v in limits))])
         start, stop, step = limits
         stepping = "1" if step.type == NONE else step.text
         shown = ":".join("" if v.type == NONE else v.py for v in limits)

@@ -181,10 +181,10 @@ class Calls(Making):
                 why = why or result
                 continue
             placed, named, _ = result
-            whole = []
+            bound = []
             for k, p in enumerate(entry.parameters):
                 value = placed[k] if k < len(placed) else named.get(p.name)
-                whole.append(
+                bound.append(
                     value if value is not None else Simple("", self.unit.bind(p.default, p.name), p.type)
                 )
             text = "".join(
@@ -193,7 +193,7 @@ class Calls(Making):
                     *(f"{self.code_name(entry, k)}={v.text}, " for k, v in named.items()),
                 ]
             )
-            return whole, text
+            return bound, text
         return self.refuse(f"{entry.declaration(shown)}:\n{why}", node)
 
     @staticmethod
@@ -208,11 +208,11 @@ class Calls(Making):
         if isinstance(result, list):
             return self.refuse(_described(result) if result else f"Unknown builtin op: aten::{name}", node)
         schema, call = result
-        whole = [
+        bound = [
             call.args[k] if k < len(call.args) else call.kwargs.get(p.name)
             for k, p in enumerate(schema.parameters)
         ]
-        used = [v if v is not None else self.literal(p.default) for v, p in zip(whole, schema.parameters)]
+        used = [v if v is not None else self.literal(p.default) for v, p in zip(bound, schema.parameters)]
         given = [v.text for v in call.args] + [f"{k}={v.text}" for k, v in call.kwargs.items()]
         text = f"torch.{name}({', '.join(given)})"
         small = name in ("len", "dim", "numel", "size", "stride")
@@ -413,21 +413,21 @@ class Calls(Making):
     def entry_call(self, entry: Any, args: list[Value], kwargs: dict[str, Value], node: ast.AST) -> Simple:
         """A call of a compiled function."""
         given, named = self.all_simple(args, kwargs, node)
-        whole, text = self.matched_call(entry, given, named, node, entry.shown)
-        return Simple(f"{entry.name}({text})", f"{entry.py}({', '.join(v.py for v in whole)})", entry.returns)
+        bound, text = self.matched_call(entry, given, named, node, entry.shown)
+        return Simple(f"{entry.name}({text})", f"{entry.py}({', '.join(v.py for v in bound)})", entry.returns)
 
     def marked_call(self, f: Any, mark: str, node: ast.AST) -> Simple:
         """A call of what is marked: `ignore` leaves it to Python, `unused` raises where it is reached."""
         entry = self.unit.declared(f, self, node)
         assert isinstance(node, ast.Call)
         given, named = self.all_simple(*self.arguments(node), node)
-        whole, text = self.matched_call(entry, given, named, node, entry.shown)
+        bound, text = self.matched_call(entry, given, named, node, entry.shown)
         if mark == "unused":
             why = f"{entry.shown} is marked `unused`: scripts must not call it"
             self.add(f"ops.prim.RaiseException({self.literal(why).text})", f"_g_raise({why!r}, None)")
             return Simple(f"uninitialized({entry.returns.text})", "None", entry.returns)
         self.unit.python_calls.append(entry.shown)
-        py = f"{self.unit.bind(f, 'python')}({', '.join(v.py for v in whole)})"
+        py = f"{self.unit.bind(f, 'python')}({', '.join(v.py for v in bound)})"
         return Simple(f"ops.python.{entry.shown}({text})", py, entry.returns)
 
     # --- modules ------------------------------
@@ -450,8 +450,8 @@ class Calls(Making):
                 return specialised
         entry = owner.kind.method(name, self, node)
         given, named = self.all_simple(args, kwargs, node)
-        whole, text = self.matched_call(entry, given, named, node, name)
-        py = ", ".join([owner.py, *(v.py for v in whole)])
+        bound, text = self.matched_call(entry, given, named, node, name)
+        py = ", ".join([owner.py, *(v.py for v in bound)])
         text_owner = owner.text if owner.text == "self" else f"({owner.text})"
         return Simple(f"{text_owner}.{entry.method_name}({text})", f"{entry.py}({py})", entry.returns)
 
@@ -467,14 +467,14 @@ class Calls(Making):
     ) -> Simple:
         entry = self.unit.declared(function, self, node, is_method=True)
         given, named = self.all_simple(args, kwargs, node)
-        whole, text = self.matched_call(entry, given, named, node, name)
+        bound, text = self.matched_call(entry, given, named, node, name)
         if mark == "unused":
             why = f"{name} is marked `unused`: scripts must not call it"
             self.add(f"ops.prim.RaiseException({self.literal(why).text})", f"_g_raise({why!r}, None)")
             return Simple(f"uninitialized({entry.returns.text})", "None", entry.returns)
         self.unit.python_calls.append(name)
         function = self.unit.bind(function, "python")
-        py = f"{function}({', '.join([f'_g_original({owner.py})', *(v.py for v in whole)])})"
+        py = f"{function}({', '.join([f'_g_original({owner.py})', *(v.py for v in bound)])})"
         return Simple(f"ops.python.{name}({text})", py, entry.returns)
 
     def super_call(
@@ -485,10 +485,10 @@ class Calls(Making):
         if entry is None:
             return self.refuse(f"super() has no method '{name}'", node)
         given, named = self.all_simple(args, kwargs, node)
-        whole, text = self.matched_call(entry, given, named, node, name)
+        bound, text = self.matched_call(entry, given, named, node, name)
         return Simple(
             f"self.{entry.method_name}({text})",
-            f"{entry.py}({', '.join(['self', *(v.py for v in whole)])})",
+            f"{entry.py}({', '.join(['self', *(v.py for v in bound)])})",
             entry.returns,
         )
 

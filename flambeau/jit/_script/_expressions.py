@@ -179,10 +179,10 @@ class Expressions(Conditions):
         """The elements of a literal, those of `*x` among them."""
         parts = [n.value if isinstance(n, ast.Starred) else n for n in nodes]
         result = self.evaluated([lambda e=e, h=h: self.expression(e, h) for e, h in zip(parts, hints)])
-        whole: list[Value] = []
+        items: list[Value] = []
         for node, value in zip(nodes, result):
-            whole += self.starred_items(value, node) if isinstance(node, ast.Starred) else [value]
-        return whole
+            items += self.starred_items(value, node) if isinstance(node, ast.Starred) else [value]
+        return items
 
     def list_of(self, items: list[Simple], wanted: Type | None, node: ast.AST) -> Simple:
         """Values as a list."""

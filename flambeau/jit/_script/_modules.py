@@ -377,10 +377,10 @@ class ModuleClass:
         if entry is None:
             own = self.unit.unique(f"{self.short}_{name}") if name in self.entries else name
             entry = self._compiled(key, function, own, fixed)
-        whole, text = compiler.matched_call(
+        bound, text = compiler.matched_call(
             entry, [], {n: v for n, v in given.items() if n not in fixed}, node, name
         )
-        py = ", ".join(["self", *(v.py for v in whole)])
+        py = ", ".join(["self", *(v.py for v in bound)])
         return Simple(f"self.{entry.method_name}({text})", f"{entry.py}({py})", entry.returns)
 
     def super_method(self, after: type, name: str, compiler: Any, node: ast.AST) -> Any:

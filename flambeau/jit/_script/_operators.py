@@ -83,14 +83,14 @@ def _listed(value: Simple, element: Type, known: dict[str, Type], loosely: bool)
     result = [fit(v, element, known, None, loosely) for v in items]
     if any(v is None for v in result):
         return None
-    whole = [v for v in result if v is not None]
+    present = [v for v in result if v is not None]
     inner = filled(element, known)
-    text = f"[{', '.join(v.text for v in whole)}]"
-    if not whole:
+    text = f"[{', '.join(v.text for v in present)}]"
+    if not present:
         text = f"annotate(List[{inner.text}], [])"
-    py = f"[{', '.join(v.py for v in whole)}]" if value.items is not None else f"list({value.py})"
-    constant = [v.constant for v in whole] if all(v.is_constant for v in whole) else None
-    made = Simple(text, py, Type("List", (inner,)), items=whole)
+    py = f"[{', '.join(v.py for v in present)}]" if value.items is not None else f"list({value.py})"
+    constant = [v.constant for v in present] if all(v.is_constant for v in present) else None
+    made = Simple(text, py, Type("List", (inner,)), items=present)
     if constant is not None:
         made.constant = constant
     return made
@@ -233,8 +233,8 @@ def aten_call(name: str, args: Sequence[Simple], kwargs: dict[str, Simple]) -> M
 class _Unknown:
     """Stands for a value that is known when the program runs."""
 
-    def __init__(self, value: Simple, kind: type, whole: bool = False) -> None:
-        self.value, self.kind, self.whole = value, kind, whole
+    def __init__(self, value: Simple, kind: type, as_list: bool = False) -> None:
+        self.value, self.kind, self.as_list = value, kind, as_list
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # `isinstance` reads its class
@@ -295,7 +295,7 @@ class Tokens:
                 inner = self.of(Simple("", "", TENSOR))
                 self.tensors[id(inner)] = inner, Simple(value.text, value.py, value.type, items=[value])
                 return [inner]
-            return [_STANDING[_KINDS.get(element, object)](value, object, whole=True)]
+            return [_STANDING[_KINDS.get(element, object)](value, object, as_list=True)]
         kind = _KINDS.get(plain, object)
         return _STANDING[kind](value, kind)
 
@@ -309,15 +309,15 @@ class Tokens:
                 else (result, True)
             )
         if type(x) in _STANDING.values():
-            return x.value, x.whole
+            return x.value, x.as_list
         return None, False
 
     def text(self, x: Any, kind: Type) -> str:
         """An argument as code of a type; Unfit where it is none."""
         if isinstance(x, (list, tuple)):
             if len(x) == 1:
-                value, whole = self.behind(x[0])
-                if value is not None and whole:
+                value, as_list = self.behind(x[0])
+                if value is not None and as_list:
                     if not is_subtype(value.type, kind):
                         raise Unfit
                     return value.text

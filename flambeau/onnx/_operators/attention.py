@@ -121,5 +121,5 @@ def rotary_embedding(
     else:
         a, b = turned[..., : size // 2], turned[..., size // 2 :]
         result = fl.cat([a * cos - b * sin, a * sin + b * cos], -1)
-    whole = fl.cat([result, rest], -1)
-    return whole.reshape(x.shape) if x.ndim == 3 else fl.transpose(whole, 1, 2)
+    output = fl.cat([result, rest], -1)
+    return output.reshape(x.shape) if x.ndim == 3 else fl.transpose(output, 1, 2)

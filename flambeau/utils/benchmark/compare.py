@@ -90,11 +90,11 @@ class _Table:
         ]
         heads = ["", *(str(c) if c is not None else "" for c in self.columns)]
         lines = ["  |  ".join(head.center(width) for head, width in zip(heads, widths))]
-        whole, threads_above = len(lines[0]), None
+        line_width, threads_above = len(lines[0]), None
         for k, row in enumerate(self.rows):
             if row[0] != threads_above:
                 threads_above = row[0]
-                lines.append(f"{threads_above} threads: ".ljust(whole, "-"))
+                lines.append(f"{threads_above} threads: ".ljust(line_width, "-"))
             parts = [names[k].ljust(widths[0])]
             for column, result, width in zip(self.columns, texts, widths[1:]):
                 cell, text = self.cells.get((row, column)), result[k].center(width)
@@ -102,7 +102,7 @@ class _Table:
                     text = _colored(text, cell.median, self._best(row, column))
                 parts.append(text)
             lines.append("  |  ".join(parts))
-        title = f" {self.results[0].label or ''} ".center(whole - 2, "-")
+        title = f" {self.results[0].label or ''} ".center(line_width - 2, "-")
         lines = [f"[{title}]", *lines, "", f"Times are in {unit_to_english(self.unit)}s ({self.unit})."]
         if self.style.warns and any(r.has_warnings for r in self.results):
             lines.append("(! XX%) Measurement has high variance, where XX is the IQR / median * 100.")

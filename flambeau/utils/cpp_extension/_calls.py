@@ -198,17 +198,19 @@ class _Function:
                 raise TypeError
             if kind in "df":
                 return float(value)
-            whole = operator.index(value)
+            integer = operator.index(value)
         except TypeError:
             wanted = "a number" if kind in "df" else "an integer"
             raise TypeError(
                 f"{self.name}(): argument '{n}' must be {wanted}, not {type(value).__name__}"
             ) from None
         if kind == "b":
-            return bool(whole)
-        if not -(1 << _BITS[kind]) <= whole < 1 << _BITS[kind]:
-            raise OverflowError(f"{self.name}(): argument '{n}' must fit {_BITS[kind] + 1} bits, got {whole}")
-        return whole
+            return bool(integer)
+        if not -(1 << _BITS[kind]) <= integer < 1 << _BITS[kind]:
+            raise OverflowError(
+                f"{self.name}(): argument '{n}' must fit {_BITS[kind] + 1} bits, got {integer}"
+            )
+        return integer
 
     def allocated(self, tensors: tuple, given: dict, device: Any) -> tuple[TensorBase, ...]:
         """The results, not yet written."""

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _AT_ONCE = 1024  # how many draws are made at a time
-_WHOLE = 1 << 26  # up to so many weighted draws stand in memory
+_MOST_AT_ONCE = 1 << 26  # up to so many weighted draws stand in memory
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -178,7 +178,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        if self.num_samples <= _WHOLE and mt19937.source(self.generator, self.weights) is not None:
+        if self.num_samples <= _MOST_AT_ONCE and mt19937.source(self.generator, self.weights) is not None:
             # PyTorch draws all at once.
             yield from multinomial(
                 self.weights, self.num_samples, self.replacement, generator=self.generator

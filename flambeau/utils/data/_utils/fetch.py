@@ -11,7 +11,7 @@ from .collate import Located, default_collate
 
 def samples_of(dataset: Any, indices: Iterable[Any]) -> list[Any]:
     """The samples of those numbers, all at once if the dataset can."""
-    many = getattr(dataset, "__getitems__", None)
+    many = getattr(dataset, "__getbatch__", None)
     return many(indices) if many else [dataset[i] for i in indices]
 
 
@@ -46,14 +46,14 @@ class _MapDatasetFetcher(_BaseDatasetFetcher):
         super().__init__(*args)
         # Where the dataset can, it makes the batch itself; see `dataset.py`.
         own = getattr(self.dataset, "__getbatch__", None)
-        self._whole = own if self.auto_collation and self.collate_fn is default_collate else None
+        self._getbatch = own if self.auto_collation and self.collate_fn is default_collate else None
 
     def fetch(self, possibly_batched_index: Any) -> Any:
         try:
             if not self.auto_collation:
                 return self.collate_fn(self.dataset[possibly_batched_index])
-            if self._whole is not None and type(possibly_batched_index) is list:
-                batch = self._whole(possibly_batched_index)
+            if self._getbatch is not None and type(possibly_batched_index) is list:
+                batch = self._getbatch(possibly_batched_index)
                 if batch is not None:
                     return batch
             return self.collate_fn(samples_of(self.dataset, possibly_batched_index))
