@@ -89,7 +89,7 @@ ANYTHING = {"tuple": "Any, ...", "list": "Any", "Callable": "..., Any"}  # what 
 used: set[str] = set()  # by the stub that is being written
 
 
-class _Known(ast.NodeTransformer):
+class _StubNames(ast.NodeTransformer):
     """An annotation in the names that a stub has; what it cannot name is Any."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -117,7 +117,7 @@ def typed(annotation: object) -> str:
     if isinstance(annotation, types.UnionType):  # of a module whose annotations are evaluated
         annotation = str(annotation)
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "Any")
-    new_text = ast.unparse(_Known().visit(ast.parse(text.strip("'\""), mode="eval")))
+    new_text = ast.unparse(_StubNames().visit(ast.parse(text.strip("'\""), mode="eval")))
     return re.sub(r"\b(tuple|list|Callable)\b(?!\[)", lambda m: f"{m[0]}[{ANYTHING[m[0]]}]", new_text)
 
 

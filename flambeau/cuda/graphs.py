@@ -223,8 +223,8 @@ class graph:
         capture_error_mode: str = "global",
     ):
         if stream is None:
-            known = graph.default_capture_stream
-            if known is None or known.device != find(None).place:
+            default = graph.default_capture_stream
+            if default is None or default.device != find(None).place:
                 graph.default_capture_stream = Stream()
             stream = graph.default_capture_stream
         assert stream is not None

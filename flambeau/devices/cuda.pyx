@@ -325,7 +325,7 @@ cdef class Cuda(CudaMemory):
             return BY_EPILOGUE
         if <double>p.m * p.n * p.k * p.batch < MEASURED_FROM:  # launches are what such a product costs
             return BY_EPILOGUE if biased else BY_LIBRARY
-        way = self.ways.known.get(description(p, biased))
+        way = self.ways.measured.get(description(p, biased))
         if way is not None:
             return way
         return UNMEASURED if measurable and not self.capturing() else BY_LIBRARY

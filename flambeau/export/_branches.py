@@ -94,25 +94,25 @@ def _within(recorder: Recorder, graph: Graph) -> Iterator[dict[Node, Node]]:
     saved = (
         recorder.graph,
         recorder.captured,
-        recorder.known,
+        recorder.entries,
         recorder.places,
         recorder.requested,
         recorder.computed_before,
     )
     recorder.graph, recorder.captured = graph, {}
-    recorder.known, recorder.places = dict(recorder.known), dict(recorder.places)
+    recorder.entries, recorder.places = dict(recorder.entries), dict(recorder.places)
     recorder.requested, recorder.computed_before = dict(recorder.requested), dict(recorder.computed_before)
     try:
         yield recorder.captured
     finally:
         lifted = {
-            id(x.tensor): recorder.known[id(x.tensor)]
+            id(x.tensor): recorder.entries[id(x.tensor)]
             for x in recorder.lifted
-            if id(x.tensor) in recorder.known
+            if id(x.tensor) in recorder.entries
         }
-        graph_, captured, known, places, requested, computed = saved
+        graph_, captured, entries, places, requested, computed = saved
         recorder.graph, recorder.captured = graph_, captured
-        recorder.known, recorder.places = {**known, **lifted}, places
+        recorder.entries, recorder.places = {**entries, **lifted}, places
         recorder.requested, recorder.computed_before = requested, computed
 
 
@@ -160,11 +160,11 @@ def _flat(name: str, operands: Any) -> tuple[list[Any], Any]:
 
 
 def _call(
-    recorder: Recorder, name: str, args: tuple, results: Sequence[Any], known: Sequence[Traced], form: Any
+    recorder: Recorder, name: str, args: tuple, results: Sequence[Any], traced: Sequence[Traced], form: Any
 ) -> Any:
     """The node of the step, and its results: tensors of the example with what is known of them."""
     node = recorder.node(higher_order(name), args, {})
-    for k, (x, result) in enumerate(zip(results, known)):
+    for k, (x, result) in enumerate(zip(results, traced)):
         if isinstance(x, TensorBase):
             item = recorder._item_node(node, k)
             entered = result._replace(node=item)
@@ -298,8 +298,8 @@ def _map(recorder: Recorder, run: Callable[..., Any], f: Callable, xs: Any, *mor
     finally:
         recorder.suspended -= 1
     size = recorder.traced(flat[0]).value.shape[0]
-    known = [_stacked(recorder, size, inner, x) for inner, x in zip(made.traced, results)]
-    return _call(recorder, "map_impl", args, _own(recorder, results), known, out_form)
+    traced = [_stacked(recorder, size, inner, x) for inner, x in zip(made.traced, results)]
+    return _call(recorder, "map_impl", args, _own(recorder, results), traced, out_form)
 
 
 def _scan(
@@ -344,13 +344,13 @@ def _scan(
     finally:
         recorder.suspended -= 1
     size = recorder.traced(moved[0]).value.shape[0]
-    known = [
+    traced = [
         inner if k < len(start) else _stacked(recorder, size, inner, x)
         for k, (inner, x) in enumerate(zip(made.traced, results))
     ]
     owned = _own(recorder, results)
     flat_form = tree_flatten(tuple(owned))[1]
-    result = _call(recorder, "scan", args, owned, known, flat_form)
+    result = _call(recorder, "scan", args, owned, traced, flat_form)
     carry = tree_unflatten(list(result[: len(start)]), start_form)
     ys_flat = [y.flip(0) if reverse else y for y in result[len(start) :]]
     return carry, tree_unflatten(ys_flat, count[0])

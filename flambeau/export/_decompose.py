@@ -191,10 +191,10 @@ def _keep(program: ExportedProgram, made: ExportedProgram) -> None:
     """Let the kinds and names of inputs be those of the program."""
     before = {str(s.target): s for s in program.graph_signature.input_specs if s.target is not None}
     for spec in made.graph_signature.input_specs:
-        known = before.get(str(spec.target))
-        if known is not None:
-            spec.kind, spec.persistent = known.kind, known.persistent
-            if known.kind is InputKind.CONSTANT_TENSOR or known.persistent is False:
+        previous = before.get(str(spec.target))
+        if previous is not None:
+            spec.kind, spec.persistent = previous.kind, previous.persistent
+            if previous.kind is InputKind.CONSTANT_TENSOR or previous.persistent is False:
                 made.constants[str(spec.target)] = program.constants[str(spec.target)]
 
 

@@ -510,12 +510,12 @@ def _guard(recorder: Recorder, inputs: Sequence[tuple[Node, Any]]) -> None:
         return
     first = next((n for n in recorder.graph.nodes if n.op != "placeholder"), None)
     with recorder.graph.inserting_before(first) if first is not None else contextlib.nullcontext():
-        known = _Nodes(recorder.graph, inputs)
+        nodes = _Nodes(recorder.graph, inputs)
         for g in guards:
-            if not all(known.has(name) for name in g.expr.symbols()):
+            if not all(nodes.has(name) for name in g.expr.symbols()):
                 continue
-            value = known.of(g.expr)
-            outcome = known.call(call_of(g.relation), value, 0)
+            value = nodes.of(g.expr)
+            outcome = nodes.call(call_of(g.relation), value, 0)
             message = f"Guard failed: {g} ({g.why})"
             recorder.graph.create_node(
                 "call_function", target("aten", "_assert_scalar"), (outcome, message), {}

@@ -137,10 +137,10 @@ class Guards:
         return follows
 
     def _check_range(self, guard: str, path: str, size: str, symbol: str, number: int, result: int) -> None:
-        known = self.ranges.get(symbol)
-        if known is None:
+        limits = self.ranges.get(symbol)
+        if limits is None:
             return
-        low, high = known
+        low, high = limits
         # PyTorch's programs take a size of 0 or 1 where the least size is 2, which it puts for "not 0 or 1"
         for holds, sign, word, bound in (
             (low <= 2 or number >= low, ">=", ">=", low),

@@ -29,7 +29,7 @@ class Nodes:
         self.symbols, self.attributes = symbols, attributes
         self.graph = Graph()
         self.suspended = 0
-        self.known: dict[
+        self.entries: dict[
             int, tuple[Any, Traced]
         ] = {}  # by identity; with the tensors, so that it stays theirs
         self.places: dict[Any, Traced] = {}
@@ -65,7 +65,7 @@ class Nodes:
     # --- tensors ------------------------------
     def enter(self, t: Any, result: Traced) -> None:
         """Let what is known stand for a tensor from here on."""
-        self.known[id(t)] = t, result
+        self.entries[id(t)] = t, result
         self.places[place(t)] = result
 
     def knows(self, t: Any) -> bool:
@@ -73,12 +73,12 @@ class Nodes:
         return (
             self.count > 0
             and id(t) not in self.attributes
-            and (id(t) in self.known or place(t) in self.places)
+            and (id(t) in self.entries or place(t) in self.places)
         )
 
     def traced(self, t: Any) -> Traced:
         """What is known of a tensor: of one that was there before, or came otherwise, a node that gives it."""
-        result = self.known.get(id(t))
+        result = self.entries.get(id(t))
         return self._discovered(t) if result is None else result[1]
 
     def _discovered(self, t: Any) -> Traced:

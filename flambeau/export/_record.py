@@ -179,7 +179,7 @@ class Recorder(Worlds):
         ):
             return NotImplemented
         was_sized, self.sized = self.sized, False
-        known, places, requested = dict(self.known), dict(self.places), dict(self.requested)
+        entries, places, requested = dict(self.entries), dict(self.places), dict(self.requested)
         lifted = list(self.lifted)
         last = next(iter(reversed(self.graph.nodes)), None)
         self.inside += 1
@@ -193,7 +193,7 @@ class Recorder(Worlds):
         finally:
             self.inside -= 1
             self.sized = self.sized or was_sized
-        self.known, self.places, self.requested = known, places, requested
+        self.entries, self.places, self.requested = entries, places, requested
         self._take_back(last, {x.node for x in lifted})
         self.lifted = lifted
         return NotImplemented

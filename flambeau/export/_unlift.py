@@ -190,8 +190,8 @@ def names_of(program: ExportedProgram) -> list[str]:
     call = program.module_call_graph[0].signature
     spec = program._in_spec()
     count, keywords = spec.child(0).num_children, list(spec.child(1).context)
-    known = list(call.forward_arg_names or ()) if call is not None else []
-    positional = known[:count] if len(known) >= count else [f"arg_{k}" for k in range(count)]
+    arg_names = list(call.forward_arg_names or ()) if call is not None else []
+    positional = arg_names[:count] if len(arg_names) >= count else [f"arg_{k}" for k in range(count)]
     if not all(map(_is_parameter, positional)) or len({*positional, *keywords}) < count + len(keywords):
         positional = [f"arg_{k}" for k in range(count)]
     wrong = [name for name in keywords if not isinstance(name, str) or not _is_parameter(name)]

@@ -138,7 +138,7 @@ class Worlds(Numbers):
         """Whether a gradient may flow through a tensor when the program runs, where inputs may require one that do not now."""
         if not (t.is_floating_point() or t.is_complex()):
             return False
-        entry = self.known.get(id(t))
+        entry = self.entries.get(id(t))
         return entry is None or entry[1].node not in self.without_history
 
     def _item_node(self, node: Node, k: int) -> Node:
@@ -163,7 +163,7 @@ class Worlds(Numbers):
             value = self._described(result, shadows, sizes, more, path, opaque)
             entry = Traced(node, value, tuple(shadows))
             self._describe(entry)
-            if detached and id(result) in self.known:
+            if detached and id(result) in self.entries:
                 return  # itself, with its history
             if detached and (result.is_floating_point() or result.is_complex()):
                 if node.target is not target("aten", "detach"):
@@ -172,17 +172,17 @@ class Worlds(Numbers):
                 self.without_history.add(entry.node)
             self.enter(result, entry)
         elif isinstance(result, (tuple, list)) and any(isinstance(x, TensorBase) for x in leaves_of(result)):
-            known: list[Any] = []
+            values: list[Any] = []
             for k, each in enumerate(result):
                 if isinstance(each, (TensorBase, tuple, list)):
                     inner = self._item_node(node, k)
                     self._name(
                         inner, each, [s[k] for s in shadows], sizes, more, (*path, k), opaque, detached
                     )
-                    known.append(inner.meta.get("val"))
+                    values.append(inner.meta.get("val"))
                 else:
-                    known.append(None)
-            node.meta["val"] = tuple(known)
+                    values.append(None)
+            node.meta["val"] = tuple(values)
 
     def _described(
         self,

@@ -168,10 +168,10 @@ class _Outline:
             if node.op == "get_attr":  # a branch's graph, which stands where it is read
                 top.parts.append(node)
                 continue
-            known = node.meta.get("nn_module_stack")
+            module_stack = node.meta.get("nn_module_stack")
             stack = (
                 self._stack(node)
-                if known and any(p == "" or p in self.paths for p, _ in known.values())
+                if module_stack and any(p == "" or p in self.paths for p, _ in module_stack.values())
                 else before
             )
             before = stack
@@ -336,17 +336,17 @@ class _Outline:
 
     def _stands(self, root: Module, name: str, call: _Call, made: GraphModule) -> str:
         """Where the module of a call stands: a call that does what one before did is a call of the same module."""
-        known = self.made.setdefault(call.path, [])
-        for other, target in known:
+        modules = self.made.setdefault(call.path, [])
+        for other, target in modules:
             if _same(other, made):
                 return target
-        target = name if not known else f"{name}@{len(known)}"
+        target = name if not modules else f"{name}@{len(modules)}"
         owner, last = _owner(root, target)
         before = owner._modules.get(last)
         owner.add_module(last, made)
         if before is not None:  # an empty module that held what lies in this one
             _adopt(made, before)
-        known.append((made, target))
+        modules.append((made, target))
         return target
 
 

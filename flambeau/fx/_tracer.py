@@ -124,9 +124,9 @@ class _Patches:
 
     def first_time(self, table: dict[str, Any]) -> bool:
         """Whether a module's globals come here for the first time."""
-        known = id(table) in self.seen
+        is_seen = id(table) in self.seen
         self.seen.add(id(table))
-        return not known
+        return not is_seen
 
     def revert(self) -> None:
         """Take all changes back, the last first."""
@@ -223,10 +223,10 @@ class Tracer(TracerBase):
                 if a is buffer:
                     return self.create_node("get_attr", name, (), {})
         if isinstance(a, Tensor):
-            if (known := self.tensor_attrs.get(a)) is None:
-                known = self.tensor_attrs[a] = self.get_fresh_qualname("_tensor_constant")
-                setattr(self.root, known, a)
-            return self.create_node("get_attr", known, (), {})
+            if (attribute := self.tensor_attrs.get(a)) is None:
+                attribute = self.tensor_attrs[a] = self.get_fresh_qualname("_tensor_constant")
+                setattr(self.root, attribute, a)
+            return self.create_node("get_attr", attribute, (), {})
         if isinstance(a, Module):
             return self.create_node("get_attr", self.path_of_module(a), (), {})
         return super().create_arg(a)
@@ -279,9 +279,9 @@ class Tracer(TracerBase):
             def with_shape(node: Node) -> Proxy:
                 return ParameterProxy(self, node, name, attr_val)
 
-            known = self.param_shapes_constant and isinstance(attr_val, Parameter)
+            with_known_shape = self.param_shapes_constant and isinstance(attr_val, Parameter)
             parameter_proxy_cache[name] = self.create_proxy(
-                "get_attr", name, (), {}, proxy_factory_fn=with_shape if known else None
+                "get_attr", name, (), {}, proxy_factory_fn=with_shape if with_known_shape else None
             )
         return parameter_proxy_cache[name]
 

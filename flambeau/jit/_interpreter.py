@@ -410,7 +410,7 @@ class Compiler:
         else:
             return self.lacking(".".join(names), node)
         site = Site(space, name)
-        if not site.is_known():
+        if not site.exists():
             return self.lacking(f"{space}::{name}", node)
         return site.caller(args, kwargs)
 

@@ -160,21 +160,21 @@ def _class_text(name: str, module: Module, children: Mapping[str, str]) -> str:
 
 
 def built(
-    declared: Declarations, program: Program, module: Module, known: dict[int, RecursiveScriptModule]
+    declared: Declarations, program: Program, module: Module, memo: dict[int, RecursiveScriptModule]
 ) -> RecursiveScriptModule:
     """The traced module of a module: it shares its parameters and buffers."""
-    if id(module) in known:
-        return known[id(module)]
+    if id(module) in memo:
+        return memo[id(module)]
     kind = program.find(["__torch__", declared.classes[id(module)]])
     assert isinstance(kind, ScriptClass)
     state: dict[str, Any] = {
         n: v for n, v in (*module._parameters.items(), *module._buffers.items()) if v is not None
     }
     state |= {"training": module.training, "_is_full_backward_hook": None}
-    made = known[id(module)] = RecursiveScriptModule._of(kind, state)
+    made = memo[id(module)] = RecursiveScriptModule._of(kind, state)
     for name, child in module._modules.items():
         if child is not None:
-            made._modules[name] = built(declared, program, child, known)
+            made._modules[name] = built(declared, program, child, memo)
     return made
 
 

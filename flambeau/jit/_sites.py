@@ -22,18 +22,18 @@ NOTHING: dict[str, Any] = {}
 class Site:
     """A call of an operation in code."""
 
-    __slots__ = ("candidates", "host", "known", "name", "space", "tensors", "texts")
+    __slots__ = ("cache", "candidates", "host", "name", "space", "tensors", "texts")
 
     def __init__(self, space: str, name: str) -> None:
         self.space, self.name = space, name
-        known = space == "aten"
-        self.host = HOST.get(name) if known else None
-        self.tensors = TENSORS.get(name) if known else None
-        self.texts = TEXTS.get(name) if known else None
+        is_aten = space == "aten"
+        self.host = HOST.get(name) if is_aten else None
+        self.tensors = TENSORS.get(name) if is_aten else None
+        self.texts = TEXTS.get(name) if is_aten else None
         self.candidates: tuple[Overload, ...] = () if space == OWN else overloads(space, name)
-        self.known: dict[Any, Prepared] = {}
+        self.cache: dict[Any, Prepared] = {}
 
-    def is_known(self) -> bool:
+    def exists(self) -> bool:
         """Whether there is anything of that name."""
         own = self.space == OWN and own_call(self.name) is not None
         return bool(own or self.candidates or self.host or self.tensors or self.texts)
@@ -56,7 +56,7 @@ class Site:
         if out is not None:
             kwargs = {k: v for k, v in kwargs.items() if k != "out"}
         key = _key_of(args, kwargs)
-        prepared = self.known.get(key)
+        prepared = self.cache.get(key)
         if prepared is not None and out is None:
             return prepared(args, kwargs)
         try:
@@ -68,7 +68,7 @@ class Site:
         if out is None:
             result = overload.prepared(args, kwargs, loosely)
             if result is not None:
-                self.known[key] = result
+                self.cache[key] = result
         return overload.call(values, out)
 
     def unfit(self, args: list[Any], kwargs: dict[str, Any]) -> str:
@@ -76,8 +76,8 @@ class Site:
         given = ", ".join(
             [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
         )
-        known = "\n".join(f"  {o.schema}" for o in self.candidates)
-        return f"{self.space}::{self.name} takes no ({given}); there are:\n{known}"
+        schemas = "\n".join(f"  {o.schema}" for o in self.candidates)
+        return f"{self.space}::{self.name} takes no ({given}); there are:\n{schemas}"
 
     def caller(self, args: Sequence[Expression], kwargs: dict[str, Expression]) -> Expression:
         """The call as a function of a frame."""
@@ -100,7 +100,7 @@ class Site:
             settles = (
                 self.space == "aten" and list not in kinds
             )  # what programs add may keep a list, and change it
-            prepared = self.known.get(_key_of(all_args, named)) if settles else None
+            prepared = self.cache.get(_key_of(all_args, named)) if settles else None
             if prepared is not None:
                 ready[kinds] = prepared.settled(all_args, named, varying)
             return result

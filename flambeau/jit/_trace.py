@@ -141,8 +141,8 @@ class Tracer:
 
     def knows(self, t: Any) -> bool:
         """Whether a tensor's sizes follow from the inputs."""
-        known = self.names.get(id(t))
-        if known is not None:
+        entry = self.names.get(id(t))
+        if entry is not None:
             return id(t) not in self.attributes
         return place(t) in self.places and id(t) not in self.attributes
 
@@ -150,8 +150,8 @@ class Tracer:
         """The variable that holds a tensor."""
         if not isinstance(t, TensorBase):
             raise Unwritable(f"a value of type {type(t).__name__}")
-        known = self.names.get(id(t))
-        name = known[1] if known is not None else self._discovered(t)
+        entry = self.names.get(id(t))
+        name = entry[1] if entry is not None else self._discovered(t)
         self.uses.add(name)
         return name
 

@@ -148,10 +148,10 @@ class Body:
         for other dtypes, and gradients, would be of another function.
         """
         for name, value in _numbers(self.function).items():
-            known = self.numbers.get(name, value)
-            if known != value and not (known != known and value != value):
+            declared = self.numbers.get(name, value)
+            if declared != value and not (declared != declared and value != value):
                 raise RuntimeError(
-                    f"{self.where} reads {name}, which was {known!r} when it was declared and is {value!r} now: "
+                    f"{self.where} reads {name}, which was {declared!r} when it was declared and is {value!r} now: "
                     "make it a parameter after `*`, or declare the kernel again"
                 )
 
@@ -282,7 +282,7 @@ def with_rank(declared: Pointwise, args: tuple, kwargs: dict) -> Any:
             given.append(x if n in declared.raw else ex.cast(x, common))
         else:
             given.append(ex.like(ex.const(0, common), x))
-    known = inspect.signature(declared.op).parameters if declared.params else {}  # type: ignore[arg-type]
-    params = [bound.get(n, known[n].default if n in known else None) for n in declared.params]
+    parameters = inspect.signature(declared.op).parameters if declared.params else {}  # type: ignore[arg-type]
+    params = [bound.get(n, parameters[n].default if n in parameters else None) for n in declared.params]
     results = declared.trace(given, [ex.like(ex.const(0, ex.part(common)), p) for p in params])
     return results[0] if len(results) == 1 else results

@@ -203,14 +203,14 @@ def indexed(
 
 def _op(body: Body, results: int, run: Callable) -> Any:
     operands, numbers, defaults = body.parameters
-    spelled, known = numbers_of(numbers, defaults)
+    spelled, namespace = numbers_of(numbers, defaults)
     return called(
         body.name,
         results,
         f"{', '.join(operands)}{', *, ' + spelled if spelled else ''}",
         f"({', '.join(operands)},), ({''.join(n + ', ' for n in numbers)})",
         run,
-        **known,
+        **namespace,
     )
 
 

@@ -133,17 +133,17 @@ class _Varying:
     """Whether an expression's value changes along the row: that of the given ones is known, others follow."""
 
     def __init__(self, given: Sequence[Expr], vary: Sequence[bool]):
-        self.known = {id(e): v for e, v in zip(given, vary)}
+        self.varies = {id(e): v for e, v in zip(given, vary)}
         self.alive: list[Expr] = []  # with their ids
 
     def __call__(self, e: Expr) -> bool:
         for node in ex.walk([e]):
-            if id(node) not in self.known:
+            if id(node) not in self.varies:
                 self.alive.append(node)
-                self.known[id(node)] = node.op in ("prefix", "index") or (
-                    node.op != "fold" and any(self.known[id(a)] for a in node.args)
+                self.varies[id(node)] = node.op in ("prefix", "index") or (
+                    node.op != "fold" and any(self.varies[id(a)] for a in node.args)
                 )
-        return self.known[id(e)]
+        return self.varies[id(e)]
 
 
 @declares
@@ -251,7 +251,7 @@ def _declare(kind: str, function: Callable, name: str | None, dtypes: Iterable[d
         derivative.record(tensors, outs, {**dict(zip(numbers, values)), "dim": dim, "keepdim": keepdim})
         return result
 
-    spelled, known = numbers_of(numbers, [float(d) for d in defaults])
+    spelled, namespace = numbers_of(numbers, [float(d) for d in defaults])
     along = "dim=None, keepdim=False" if kind == "reduction" else "dim"
     op = called(
         body.name,
@@ -259,7 +259,7 @@ def _declare(kind: str, function: Callable, name: str | None, dtypes: Iterable[d
         f"{', '.join(operands)}, {along}{', *, ' + spelled if spelled else ''}",
         f"({', '.join(operands)},), dim, {'keepdim' if kind == 'reduction' else 'False'}, ({''.join(n + ', ' for n in numbers)})",
         run,
-        **known,
+        **namespace,
     )
     op.derivative, op.mapped = derivative.declare, mapped_rows(operands)
     return publish(op, function, body)

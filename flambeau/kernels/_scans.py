@@ -131,17 +131,17 @@ def scan(
     if not kn.prefixes(results):
         raise TypeError(f"{body.where} reads no prefix: declare it with `pointwise`")
     derivative = Derivative(body.where, body.name, (operand,), ("dim",), len(results))
-    known: list[_Sums] = []
+    cached: list[_Sums] = []
 
     def summed(grads: Sequence[TensorBase], given: Sequence[TensorBase], values: Any) -> list[TensorBase]:
-        if not known:
+        if not cached:
             try:
-                known.append(_Sums(body, taken))
+                cached.append(_Sums(body, taken))
             except TypeError as error:
                 raise TypeError(
                     f"{body.where}: {error}; declare its derivative with @{body.name}.derivative"
                 ) from None
-        return [known[0].gradient(grads, given[0], values["dim"])]
+        return [cached[0].gradient(grads, given[0], values["dim"])]
 
     def run(x: Any, dim: int) -> Any:
         if not isinstance(x, TensorBase):

@@ -33,7 +33,7 @@ class Sites:
         self.trace, self.name, self.operands, self.static = trace, name, tuple(operands), static
         self.numbers = tuple(numbers)
         self.kernels: dict[tuple[int, int, int], Indexed] = {}
-        self.known: dict[Any, list[list[bool]]] = {}
+        self.cache: dict[Any, list[list[bool]]] = {}
 
     def gradients(
         self, grads: Sequence[TensorBase], tensors: Sequence[TensorBase], numbers: Mapping[str, Any]
@@ -60,7 +60,7 @@ class Sites:
         """For each operand, whether each of its sites reads another element at every place."""
         fixed = tuple((n, v) for n, v in numbers.items() if n in self.static)
         key = axes, tuple((t.ndim, t.dtype) for t in tensors), fixed
-        if key not in self.known:
+        if key not in self.cache:
             at = At(ix.coordinates(axes, "int64"))
             at.integer = "int64"
             arrays = [Operand(k, t.dtype.name, t.ndim, "int64") for k, t in enumerate(tensors)]
@@ -72,10 +72,10 @@ class Sites:
             grads = [ex.input(k, r.dtype) for k, r in enumerate(result)]
             loads = _loads(result)
             differentiate.gradients(result, grads, loads)  # TypeError where there is no rule
-            self.known[key] = [
+            self.cache[key] = [
                 [_is_injective(e, axes) for e in loads if e.value == k] for k in range(len(tensors))
             ]
-        return self.known[key]
+        return self.cache[key]
 
     def kernel(self, operand: int, site: int, results: int) -> Indexed:
         """The kernel that adds what reaches the elements read at a site of an operand."""

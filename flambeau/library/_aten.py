@@ -109,26 +109,26 @@ def _types(op: Op, signature: inspect.Signature) -> dict[str, SchemaType]:
     """The types of parameters by name: what annotations do not tell, the declaration may."""
     named = [p.name for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     result = dict(zip(named, described(signature).parameters))
-    entry, known = op.entry, dict[str, SchemaType]()
+    entry, types = op.entry, dict[str, SchemaType]()
     if entry is None:
         return result
     if entry.kind == "pointwise":  # operands are tensors, all else is a number
-        known = {
+        types = {
             n: _TENSOR if n in entry.details["operands"] else SchemaType("Scalar")
             for n in result
             if n != "out"
         }
-        result.update((n, t) for n, t in known.items() if result[n].base == "float")
+        result.update((n, t) for n, t in types.items() if result[n].base == "float")
     for text in entry.details.get("overloads", ())[:1] if op is entry.function else ():
         given = ast.parse(f"def f{text}: ...").body[0].args
-        known = {
+        types = {
             a.arg: annotated(ast.unparse(a.annotation))
             for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)
             if a.annotation is not None
         }
     if op is entry.in_place and isinstance(entry.function, Op):
-        known = {a.name: a.type for a in _schema(entry.function).arguments}
-    return {n: known.get(n, t) if t.base == "Any" else t for n, t in result.items()}
+        types = {a.name: a.type for a in _schema(entry.function).arguments}
+    return {n: types.get(n, t) if t.base == "Any" else t for n, t in result.items()}
 
 
 @functools.cache

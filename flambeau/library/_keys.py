@@ -55,7 +55,7 @@ def place_of(key: str) -> str:
     return _TYPE_OF.get(key, key)
 
 
-def type_known(kind: str) -> str:
+def checked_device_type(kind: str) -> str:
     """A type of device; RuntimeError for no such type."""
     if kind in DEVICES:
         return kind

@@ -103,7 +103,7 @@ _HOMES = ("", "Tensor", "nn.functional")  # where ATen's names are ours
 @functools.cache
 def _writable(op: Op) -> tuple[Overload, ...]:
     """The overloads that calls of an operation may be written as: those of its names in ATen, and of its public places there."""
-    names = [name for name, known in _aten.names().items() if known is op]
+    names = [name for name, other in _aten.names().items() if other is op]
     names.sort(key=lambda name: name != getattr(op, "aten", None))  # what the declaration says comes first
     entry = op.entry
     if entry is not None:

@@ -247,7 +247,7 @@ def _checked_lengths(lengths: TensorBase, offsets: list[int]) -> list[int]:
     return result
 
 
-_known: weakref.WeakValueDictionary[tuple[int, ...], Raggedness] = weakref.WeakValueDictionary()
+_cache: weakref.WeakValueDictionary[tuple[int, ...], Raggedness] = weakref.WeakValueDictionary()
 
 
 def raggedness(offsets: TensorBase, lengths: TensorBase | None, total: int | None) -> Raggedness:
@@ -262,9 +262,9 @@ def raggedness(offsets: TensorBase, lengths: TensorBase | None, total: int | Non
     ValueError: offsets must not fall, got 3 and then 2 at place 2
     """
     key = id(offsets), id(lengths), offsets._version, 0 if lengths is None else lengths._version
-    result = _known.get(key)
+    result = _cache.get(key)
     if result is None:
-        result = _known[key] = Raggedness(offsets, lengths)
+        result = _cache[key] = Raggedness(offsets, lengths)
     if total is not None and result.end > total:
         k = next(k for k, (a, n) in enumerate(zip(result.starts, result.sizes)) if a + n > total)
         raise ValueError(

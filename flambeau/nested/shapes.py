@@ -271,10 +271,10 @@ def _view(func: Any, input: NestedTensor, *sizes: Any) -> Any:
         if any(isinstance(n, NestedInt) for n in given) or given.count(-1) > 1:
             raise refused
         if -1 in given:
-            known = math.prod(n for n in given if n != -1)
-            if not known or math.prod(there) % known:
+            product = math.prod(n for n in given if n != -1)
+            if not product or math.prod(there) % product:
                 raise refused
-            given[given.index(-1)] = math.prod(there) // known
+            given[given.index(-1)] = math.prod(there) // product
         if math.prod(given) != math.prod(there):
             raise refused
     return jagged(func(values, (*before, values.shape[r - 1], *after)), input.ragged, at)

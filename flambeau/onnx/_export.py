@@ -302,12 +302,12 @@ def _name_outputs(model: Model, given: Sequence[str] | None, axes: Axes) -> None
     model.name_outputs(names)
     for (name, axis), label in axes.named.items():
         if name not in names:
-            known = sorted({*names, *taken})
+            labels = sorted({*names, *taken})
             warnings.warn(
-                f"onnx.export(): dynamic_axes names '{name}', which is no input or output: {known}",
+                f"onnx.export(): dynamic_axes names '{name}', which is no input or output: {labels}",
                 stacklevel=3,
             )
             continue
         sizes = model.outputs[names.index(name)][1]
-        if isinstance(sizes[axis], str) and not any(sizes[axis] == known for known in axes.dims):
+        if isinstance(sizes[axis], str) and not any(sizes[axis] == labels for labels in axes.dims):
             sizes[axis] = label

@@ -56,7 +56,7 @@ class Memory:
     def __init__(self, base: Place, value: Value, fixed: str | None = None) -> None:
         self.base, self.value, self.fixed = base, value, fixed
         self.version = 0
-        self.known: dict[Place, tuple[int, Value]] = {base: (0, value)}
+        self.values: dict[Place, tuple[int, Value]] = {base: (0, value)}
         self.views: dict[Place, Callable[[], Value]] = {}
 
 
@@ -140,7 +140,7 @@ class Lowering:
         if memory is None:
             self.memories[place.storage] = Memory(place, value)
         else:
-            memory.known.setdefault(place, (0, value))
+            memory.values.setdefault(place, (0, value))
 
     def within(
         self, graph: GraphModule, given: Sequence[Value], lines: Sequence[tuple[str, int]]
@@ -174,7 +174,7 @@ class Lowering:
         if place.dtype.name in PAIRS:
             return self.g.as_complex(self.read(floats(place)), place.dtype.name)
         memory = self.memories[place.storage]
-        result = memory.known.get(place)
+        result = memory.values.get(place)
         if result is not None and result[0] == memory.version:
             return result[1]
         if place == memory.base:
@@ -184,7 +184,7 @@ class Lowering:
         else:
             value = geometry.take(self.g, memory.value, memory.base, place)
         value = self.sized(value, place)
-        memory.known[place] = memory.version, value
+        memory.values[place] = memory.version, value
         return value
 
     def write(self, place: Place, value: Value) -> None:
@@ -200,7 +200,7 @@ class Lowering:
         else:
             memory.value = geometry.put(self.g, memory.value, memory.base, place, value)
         memory.version += 1
-        memory.known[place] = memory.version, value
+        memory.values[place] = memory.version, value
 
     def new(self, place: Place, value: Value) -> None:
         value = self.g.cast(value, place.dtype.name).of(place.shape)
@@ -232,10 +232,10 @@ class Lowering:
         if written:
             self.overwrite(op, node, args, kwargs, written, made)
             return
-        known = {p.storage for p in given}
+        storages = {p.storage for p in given}
         if all(p in given for p in made):
             return
-        if all(p.storage in known for p in made):
+        if all(p.storage in storages for p in made):
             self.view([floats(p) for p in given], [floats(p) for p in made])
             return
         result = self.compute(op, node, args, kwargs, made)

@@ -201,10 +201,10 @@ class ONNXProgram:
         'batch'
         """
         sides = self._model.inputs, self._model.outputs
-        known = {n for side in sides for _, sizes in side for n in sizes if isinstance(n, str)}
+        axes = {n for side in sides for _, sizes in side for n in sizes if isinstance(n, str)}
         for name in rename_mapping:
-            if str(name) not in known:
-                raise ValueError(f"rename_axes(): there is no size '{name}': {sorted(known)}")
+            if str(name) not in axes:
+                raise ValueError(f"rename_axes(): there is no size '{name}': {sorted(axes)}")
         names = {str(old): new for old, new in rename_mapping.items()}
         for side in sides:
             side[:] = [(v, [names.get(n, n) for n in sizes]) for v, sizes in side]

@@ -470,8 +470,8 @@ class Reader:
         held = scope.held(name)
         made = None
         if held is not None:
-            known = held.as_ints()
-            made = None if known is None else (known, held.tensor.ndim)
+            ints = held.as_ints()
+            made = None if ints is None else (ints, held.tensor.ndim)
         elif name in scope.makers and depth < _DEEPEST:
             made = self.computed_numbers(scope, name, depth)
         scope.numbers[name] = made
@@ -505,17 +505,20 @@ class Reader:
         kwargs: dict[str, Any] = {}
         bodies: list[Module] = []
         for name, a in attributes.items():
-            known = result.attributes.get(name)
-            if known is None:
+            attribute = result.attributes.get(name)
+            if attribute is None:
                 raise OnnxLoadError(f"the attribute '{name}' is not known")
-            got, wanted = _KINDS.get(a.type, str(a.type)), "int" if known.kind == "dtype" else known.kind
+            got, wanted = (
+                _KINDS.get(a.type, str(a.type)),
+                "int" if attribute.kind == "dtype" else attribute.kind,
+            )
             if got != wanted:
                 raise OnnxFormatError(f"the attribute '{name}' must be of the kind {wanted}, and is {got}")
-            kwargs[name] = self.option(known.kind, name, a, scope, opsets)
-        for name, known in result.attributes.items():
-            if known.required and name not in kwargs:
+            kwargs[name] = self.option(attribute.kind, name, a, scope, opsets)
+        for name, attribute in result.attributes.items():
+            if attribute.required and name not in kwargs:
                 raise OnnxFormatError(f"the attribute '{name}' is missing")
-            if known.kind == "graph":
+            if attribute.kind == "graph":
                 bodies.append(kwargs[name])
         return kwargs, bodies
 

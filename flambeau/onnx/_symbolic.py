@@ -69,7 +69,7 @@ class Graph:
 def registered(operation: Any, opset: int) -> Callable[..., Any] | None:
     """The form that was registered for an operation of a program, as declared forms are; None where there is none."""
     name = getattr(operation, "_qualname", None)
-    versions = [version for known, version in _forms if known == name and version <= opset]
+    versions = [version for other, version in _forms if other == name and version <= opset]
     if not versions:
         return None
     function = _forms[name, max(versions)]  # type: ignore[index]

@@ -27,8 +27,8 @@ class Call:
     compute: what computes the pieces of results in place of the operation.
     """
 
-    def __init__(self, op: Any, known: Parameters, bound: dict[str, Any]) -> None:
-        self.op, self.known, self.bound = op, known, bound
+    def __init__(self, op: Any, parameters: Parameters, bound: dict[str, Any]) -> None:
+        self.op, self.parameters, self.bound = op, parameters, bound
         result = list(leaves(bound))
         self.names, self.operands = [name for name, _ in result], [x for _, x in result]
         self.results: list[TensorBase] = []
@@ -39,7 +39,7 @@ class Call:
 
     def argument(self, name: str) -> Any:
         """An argument, or its default."""
-        return self.bound.get(name, self.known.defaults.get(name))
+        return self.bound.get(name, self.parameters.defaults.get(name))
 
     def choice(self, given: Mapping[str, Placement], *results: Placement) -> Choice:
         """Operands by the names of their arguments, the others whole; as many results as there are, if one is given for all."""

@@ -80,16 +80,16 @@ def dispatch(op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     rule = _rules.rule_of(op)
     if rule is None:
         raise NotImplementedError(_no_rule(name, args, kwargs))
-    known = _rules.parameters_of(op, rule)
-    bound = known.bind(list(args), kwargs)
-    order = [n for n in (*known.names, known.rest, *known.named) if n in bound]
+    parameters = _rules.parameters_of(op, rule)
+    bound = parameters.bind(list(args), kwargs)
+    order = [n for n in (*parameters.names, parameters.rest, *parameters.named) if n in bound]
     bound = {name: bound[name] for name in (*order, *bound)}
     out = bound.pop("out") if tensors_in(bound.get("out")) else None
     mesh = _mesh_of(name, args, kwargs)
     bound = mapped(lambda x: _distributed(name, x, mesh), bound)
     if hasattr(rule, "full_call"):
-        return rule.full_call(op, known, bound, out)
-    run = _Run(op, known, rule, bound, out, mesh)
+        return rule.full_call(op, parameters, bound, out)
+    run = _Run(op, parameters, rule, bound, out, mesh)
     result = run.result()
     if key is not None and run.plan is not None:
         _plans.keep(key, run.plan)
@@ -193,10 +193,17 @@ class _Run:
     """One call."""
 
     def __init__(
-        self, op: Any, known: Any, rule: Any, bound: dict[str, Any], out: Any, mesh: DeviceMesh
+        self, op: Any, parameters: Any, rule: Any, bound: dict[str, Any], out: Any, mesh: DeviceMesh
     ) -> None:
-        self.op, self.known, self.rule, self.bound, self.out, self.mesh = op, known, rule, bound, out, mesh
-        self.call = Call(op, known, mapped(_without_data, bound))
+        self.op, self.parameters, self.rule, self.bound, self.out, self.mesh = (
+            op,
+            parameters,
+            rule,
+            bound,
+            out,
+            mesh,
+        )
+        self.call = Call(op, parameters, mapped(_without_data, bound))
         self.given = [x for _, x in leaves(bound)]
         self.choices: list[Choice] = []  # for the dimensions of the mesh that were looked at
         self.written = [self.given[0]] if op.writes else tensors_in(out)
@@ -238,7 +245,9 @@ class _Run:
             local = call.adjust(local, specs)
         if self.out is not None:
             local["out"] = mapped(lambda x: x._local_tensor, self.out)
-        computed = self.known.call(self.op, local) if call.compute is None else call.compute(local, specs)
+        computed = (
+            self.parameters.call(self.op, local) if call.compute is None else call.compute(local, specs)
+        )
         call.inputs = []
         self.plan = _plans.Plan(call, full_result, [x._spec for x in self.given], inputs, specs)
         return self._wrapped(full_result, tensors_in(computed), specs)

@@ -63,7 +63,7 @@ def _linear(call: Call) -> Iterator[Choice]:
 
 
 def _operands(call: Call) -> list[str]:
-    return [name for name in ("input", "other", "end") if name in call.known.names]
+    return [name for name in ("input", "other", "end") if name in call.parameters.names]
 
 
 def unary(call: Call) -> Iterator[Choice]:
@@ -107,7 +107,7 @@ def drawn(call: Call) -> Iterator[Choice]:
     def compute(local: dict[str, Any], specs: Sequence[Any]) -> Any:
         spec, piece = specs[0], local[name]
         numbers = empty_strided(spec.shape, spec.stride, dtype=piece.dtype)
-        call.known.call(call.op, {**local, name: numbers})
+        call.parameters.call(call.op, {**local, name: numbers})
         return piece.copy_(redistributed(numbers, spec.placed((Replicate(),) * spec.mesh.ndim), spec))
 
     call.compute = compute
@@ -151,7 +151,7 @@ def _extreme(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> Any:
     """The greatest of a piece; of an empty one, what is less than all."""
     x = local[call.names[0]]
     if x.numel() or 0 in call.operands[0].shape:
-        return call.known.call(call.op, local)
+        return call.parameters.call(call.op, local)
     kind = call.results[0].dtype
     return x.new_full(specs[0].local_shape, identity(call.op, kind), dtype=kind)
 
@@ -160,7 +160,7 @@ def along(call: Call) -> Iterator[Choice]:
     """What works along `dim`: cut along any other dimension, all operands that have as many."""
     yield replicated(call)
     x = call.operands[0]
-    given = call.argument("dim" if "dim" in call.known.names else "dims")
+    given = call.argument("dim" if "dim" in call.parameters.names else "dims")
     rank = x.dim()
     if given is None:
         return
@@ -229,7 +229,7 @@ def broadcast(shapes: Sequence[tuple[int, ...]], rank: int) -> tuple[int, ...]:
 
 def _norm(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> Any:
     """The Euclidean norm of pieces, whose squares are added up."""
-    result = call.known.call(call.op, local)
+    result = call.parameters.call(call.op, local)
     x = call.inputs[0]
     rows = dims_of(call.bound["dim"], x.ndim)
     over_mesh = [k for k, p in enumerate(x.placements) if isinstance(p, Shard) and p.dim in rows]
@@ -247,7 +247,7 @@ def reduced_over(local: Any, spec: Any, over_mesh: Sequence[int], how: str) -> A
 def like(call: Call) -> Iterator[Choice]:
     """What reads shape, dtype and device alone: as its model lies, and whole where that is still to be reduced."""
     yield replicated(call)
-    sized = "size" in call.known.names
+    sized = "size" in call.parameters.names
     same = (sized or call.op.like is True) and call.results[0].shape == call.operands[0].shape
     if sized:
         call.adjust = lambda local, specs: {**local, "size": specs[0].local_shape}
@@ -294,7 +294,7 @@ def view(call: Call) -> Iterator[Choice]:
         step *= x.shape[dim] + 3
     probe = empty_strided(tuple(x.shape), strides, dtype=x.dtype, device="meta")
     bound = {name: mapped(lambda t: probe if t is x else t, value) for name, value in call.bound.items()}
-    result = tensors_in(call.known.call(call.op, bound))
+    result = tensors_in(call.parameters.call(call.op, bound))
 
     def compute(local: dict[str, Any], specs: Sequence[Any]) -> Any:
         piece = next(iter(tensors_in(local)))
@@ -424,7 +424,7 @@ def full_results(call: Call, rule: Any) -> Any:
     """What the operation makes of whole tensors without data."""
     if hasattr(rule, "full_results"):
         return rule.full_results(call)
-    return call.known.call(call.op, call.bound)
+    return call.parameters.call(call.op, call.bound)
 
 
 BY_KIND: dict[str, Any] = {

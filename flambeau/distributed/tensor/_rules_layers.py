@@ -105,7 +105,7 @@ def _entropy(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> tuple[A
     spec, how = call.inputs[0], call.bound["how"]
     by_rows, by_classes = _cut_by(spec, 0), _cut_by(spec, 1)
     if not by_rows and not by_classes:
-        return call.known.call(call.op, local)
+        return call.parameters.call(call.op, local)
     x, target = local["input"], local["target"]
     wide = x.float() if x.element_size() < 4 else x
     count, first = spec.cut(1)
@@ -136,12 +136,12 @@ def cross_entropy_gradient(call: Call) -> Iterator[Choice]:
 def _entropy_gradient(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> Any:
     spec = call.inputs[call.names.index("input")]
     if not _cut_by(spec, 1):
-        return call.known.call(call.op, local)
+        return call.parameters.call(call.op, local)
     count, first = spec.cut(1)
     target = local["target"]
     not_ignored, inside, here = _classes_here(call, target, first, count)
     nowhere = here.masked_fill(~inside, -1).masked_fill(~not_ignored, -100)
-    return call.known.call(call.op, {**local, "target": nowhere, "ignore_index": -100})
+    return call.parameters.call(call.op, {**local, "target": nowhere, "ignore_index": -100})
 
 
 # Indices --------------------------------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _selected(call: Call, local: dict[str, Any], at: int) -> Any:
     """The rows that are here; zeros in place of the others.  IndexError for an index that there is not."""
     spec = call.inputs[0]
     if at not in spec.orders:
-        return call.known.call(call.op, local)
+        return call.parameters.call(call.op, local)
     x, index = local[call.names[0]], local["index"]
     rows = spec.shape[at]
     wrong = (index < 0) | (index >= rows)
@@ -205,7 +205,7 @@ def item_of(call: Call) -> Iterator[Choice]:
         shape[dim] = _PROBED
         probe = empty(shape, dtype=x.dtype, device="meta")
         try:
-            result = call.known.call(call.op, {**call.bound, call.names[0]: probe})
+            result = call.parameters.call(call.op, {**call.bound, call.names[0]: probe})
         except Exception:  # another size does not fit the key: the dimension is touched
             continue
         if (
@@ -224,9 +224,9 @@ class _WithFullCall:
         self.full_call = function
 
 
-def _set_item(op: Any, known: Any, bound: dict[str, Any], out: Any) -> Any:
+def _set_item(op: Any, parameters: Any, bound: dict[str, Any], out: Any) -> Any:
     """`x[key] = value`: into a view of it, whose pieces lie in those of x."""
-    x, key, value = bound[known.names[0]], bound["key"], bound["value"]
+    x, key, value = bound[parameters.names[0]], bound["key"], bound["value"]
     part = x[key]
     if part._local_tensor.numel() and not _shares(part._local_tensor, x._local_tensor):
         raise RuntimeError(
@@ -281,7 +281,7 @@ def random_like(call: Call) -> Iterator[Choice]:
 def _piece_of_drawn(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> Any:
     x, spec = local[call.names[0]], specs[0]
     like_full = empty(spec.shape, dtype=x.dtype, device=x.device)
-    drawn = call.known.call(call.op, {**local, call.names[0]: like_full})
+    drawn = call.parameters.call(call.op, {**local, call.names[0]: like_full})
     for dim in spec.orders:
         size, begin = spec.cut(dim)
         drawn = drawn.narrow(dim, begin, size)
@@ -289,24 +289,24 @@ def _piece_of_drawn(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> 
 
 
 # Answers --------------------------------------------------------------------------------------------------------------------------------
-def _number(op: Any, known: Any, bound: dict[str, Any], out: Any) -> Any:
+def _number(op: Any, parameters: Any, bound: dict[str, Any], out: Any) -> Any:
     """A query of values: answered by the whole."""
     return op(*(x.full_tensor() if hasattr(x, "_spec") else x for x in bound.values()))
 
 
-def _outline(op: Any, known: Any, bound: dict[str, Any], out: Any) -> Any:
+def _outline(op: Any, parameters: Any, bound: dict[str, Any], out: Any) -> Any:
     """A query of shapes and dtypes: answered by the whole without data."""
 
     def outline(x: Any) -> Any:
         return empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype, device="meta")
 
-    return known.call(op, mapped(outline, bound))
+    return parameters.call(op, mapped(outline, bound))
 
 
 # What backward calls --------------------------------------------------------------------------------------------------------------------
-def _through(op: Any, known: Any, bound: dict[str, Any], out: Any) -> Any:
+def _through(op: Any, parameters: Any, bound: dict[str, Any], out: Any) -> Any:
     """The gradients of views and joins, by operations."""
-    node, grads = bound["node"], bound.get(known.rest, ())
+    node, grads = bound["node"], bound.get(parameters.rest, ())
     kind, *facts = node.described()
     if kind == "split":
         return (_joined(grads, *facts),)

@@ -98,8 +98,8 @@ def opened(file: Any) -> tuple[Archive, str]:
     require(result == FORMAT, f"the archive's format is {short(result)}, not {FORMAT!r}")
     if f"{roots[0]}/archive_version" in archive.entries:
         version = _text(archive, f"{roots[0]}/archive_version").strip()
-        known = version.isdigit() and len(version) < 9 and int(version) <= ARCHIVE_VERSION
-        require(known, f"the archive's version is {short(version)}; {ARCHIVE_VERSION} is read")
+        is_supported = version.isdigit() and len(version) < 9 and int(version) <= ARCHIVE_VERSION
+        require(is_supported, f"the archive's version is {short(version)}; {ARCHIVE_VERSION} is read")
     return archive, roots[0]
 
 

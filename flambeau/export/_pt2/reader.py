@@ -89,7 +89,7 @@ class GraphReader:
         self.nodes: dict[str, Node] = {}
         self.sizes: dict[str, Any] = {}  # texts that were read
         self.hints: dict[str, int] = {}  # symbols in the example
-        self.known = {
+        self.metas = {
             **{name: ("tensor", v) for name, v in data["tensor_values"].items()},
             **{name: ("int", v) for name, v in data["sym_int_values"].items()},
             **{name: ("float", v) for name, v in (data.get("sym_float_values") or {}).items()},
@@ -142,7 +142,7 @@ class GraphReader:
 
     def meta(self, name: str) -> Any:
         """The description of a value."""
-        result = self.known.get(name)
+        result = self.metas.get(name)
         if result is None:
             raise Damaged(f"there is no description of the value {short(name)}")
         kind, data = result
@@ -290,16 +290,16 @@ class GraphReader:
 
     def _by_schema(self, target: str, plain: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Keyword arguments in the schema's order; Damaged where the call is none of the overload."""
-        known = {a.name: k for k, a in enumerate(plain.arguments)}
+        positions = {a.name: k for k, a in enumerate(plain.arguments)}
         for name in kwargs:
-            if name not in known or known[name] < len(args):
+            if name not in positions or positions[name] < len(args):
                 raise Damaged(f"{short(target)} has no argument {short(name)}")
-        if len(args) > len(known):
-            raise Damaged(f"{short(target)} takes {len(known)} arguments, got {len(args)}")
-        for name, k in known.items():
+        if len(args) > len(positions):
+            raise Damaged(f"{short(target)} takes {len(positions)} arguments, got {len(args)}")
+        for name, k in positions.items():
             if k >= len(args) and name not in kwargs and not plain.arguments[k].defaulted:
                 raise Damaged(f"{short(target)} is called without {short(name)}")
-        return {name: kwargs[name] for name in known if name in kwargs}
+        return {name: kwargs[name] for name in positions if name in kwargs}
 
     def _node_name(self, data: Any) -> str | None:
         if data.get("name"):

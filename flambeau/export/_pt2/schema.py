@@ -254,9 +254,9 @@ def checked(data: Any, kind: str, path: str, depth: int = 0) -> Any:
         _require(type(data) in (int, float) or data in _WORDS, path, "a number", data)
         _require(type(data) is not int or abs(data) < 2**63, path, "a number of 64 bits", data)
     elif kind in _CODED:
-        known, here = _CODED[kind]
-        _require(type(data) is int and data in known, path, f"the number of a {kind}", data)
-        _require(data in here, path, f"a {kind} that is here", known[data])
+        names, here = _CODED[kind]
+        _require(type(data) is int and data in names, path, f"the number of a {kind}", data)
+        _require(data in here, path, f"a {kind} that is here", names[data])
     elif kind in UNIONS:
         _require(isinstance(data, dict) and len(data) == 1, path, f"one of {kind}", data)
         ((name, value),) = data.items()

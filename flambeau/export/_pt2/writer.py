@@ -298,7 +298,7 @@ class GraphWriter:
         target = f"torch.ops.aten.{data.name.removeprefix('aten::')}.{data.overload_name or 'default'}"
         return Call(target, inputs, data, result.item)
 
-    def known(self, value: Any) -> Any:
+    def meta_of(self, value: Any) -> Any:
         """A number as an expression: the one that was recorded, or that of the node which computes it."""
         if not isinstance(value, Node):
             return value
@@ -306,7 +306,7 @@ class GraphWriter:
         if not hasattr(result, "kind") or isinstance(result, UnparsedExpr):
             return result
         name = NUMBER_FUNCTIONS.get(value.target)
-        operands = [self.known(a) for a in value.args]
+        operands = [self.meta_of(a) for a in value.args]
         if name is None or any(is_tensor(a) for a in operands):  # a symbol of its own, as PyTorch names it
             prefix, kind = ("zuf", "real") if result.kind == "float" else ("u", "integer")
             return UnparsedExpr(f"Symbol('{prefix}{value._place}', {kind}=True)", (), result.kind)
@@ -315,7 +315,7 @@ class GraphWriter:
     def _outputs(self, node: Node, call: Call) -> list[dict[str, Any]]:
         value = node.meta.get("val")
         if hasattr(value, "kind"):
-            value = self.known(node)
+            value = self.meta_of(node)
         if call.schema is not None and not call.schema.returns:
             return []
         if call.item is not None:
@@ -344,8 +344,8 @@ class GraphWriter:
 
     def _of_items(self, node: Node, count: int) -> tuple[Any, ...]:
         """What is known of several results by those that are read: others, which nothing reads, get the same."""
-        known = {user.args[1]: user.meta.get("val") for user in node.users if user.target is operator.getitem}
-        return tuple(known.get(k, next(iter(known.values()))) for k in range(count))
+        items = {user.args[1]: user.meta.get("val") for user in node.users if user.target is operator.getitem}
+        return tuple(items.get(k, next(iter(items.values()))) for k in range(count))
 
     def _item(self, node: Node, names: dict[Any, str], k: int, value: Any) -> dict[str, Any]:
         name = names.get(k, f"{node.name}_unused_{k}")

@@ -40,11 +40,11 @@ class Assignments(Expressions):
         target = node.targets[0]
         hint = None
         if isinstance(target, ast.Name):
-            known = self.look_up(target.id)
+            before = self.look_up(target.id)
             if target.id in self.declared:
                 hint = self.declared[target.id]
-            elif isinstance(known, Simple):
-                hint = known.type
+            elif isinstance(before, Simple):
+                hint = before.type
         elif isinstance(target, ast.Attribute):
             hint = self.type_of_target(target)
         self.bind_target(target, self.expression(node.value, hint), node)

@@ -71,8 +71,8 @@ class Attributes(Lines):
         if is_constant and isinstance(x, tuple) and not hasattr(type(x), "_fields"):
             return Several([self.of_python(v, node, is_constant=True) for v in x])
         plain = type(x) in (int, float, bool, str, complex, type(None), list, tuple)
-        known = None if plain and not is_constant else self.unit.constant(x)
-        return Host(x, name) if known is None else known
+        constant = None if plain and not is_constant else self.unit.constant(x)
+        return Host(x, name) if constant is None else constant
 
     # --- attributes ------------------------------
     def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:

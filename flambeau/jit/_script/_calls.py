@@ -316,7 +316,7 @@ class Calls(Making):
         if isinstance(op, Op):
             args, kwargs = self.all_simple(*self.arguments(node), node)
             return self.operation(op, self.public(f, op), self.unit.bind(f, op.__name__), args, kwargs, node)
-        if any(f is known for known in _AS_HOSTS):
+        if any(f is function for function in _AS_HOSTS):
             return self.python_builtin(name, *self.arguments(node), node)
         if getattr(math, name, None) is f:
             args, kwargs = self.all_simple(*self.arguments(node), node)

@@ -46,9 +46,9 @@ def _function(f: Any, resolve: Any, lazily: bool) -> ScriptFunction:
 
     `lazily`: it is compiled when it is first called, and where it cannot be, a warning says so and it runs as Python.
     """
-    known = _FUNCTIONS.get(id(f))
-    if known is not None and known[0] is f:
-        return known[1]
+    entry = _FUNCTIONS.get(id(f))
+    if entry is not None and entry[0] is f:
+        return entry[1]
     made = ScriptFunction._named(f.__name__, f)
     if lazily:
         made.__dict__["_pending"] = lambda made, called: _when_used(made, f, resolve, called)

@@ -36,14 +36,14 @@ class Flow(Assignments):
             self.frames.pop()
 
     @contextlib.contextmanager
-    def refined(self, known: dict[str, Type]) -> Iterator[None]:
+    def refined(self, types: dict[str, Type]) -> Iterator[None]:
         """Within it, variables are known to be of these types."""
-        with self.branch(known):
+        with self.branch(types):
             yield
 
-    def refine(self, known: dict[str, Type]) -> None:
+    def refine(self, types: dict[str, Type]) -> None:
         """Variables are of these types from here on."""
-        for name, t in known.items():
+        for name, t in types.items():
             self.refine_one(name, t)
 
     def refine_one(self, name: str, t: Type) -> None:
@@ -171,9 +171,9 @@ class Flow(Assignments):
         for part in (p for n in nodes for p in ast.walk(n)):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                 for frame in self.frames:
-                    known = frame.get(part.id)
-                    if isinstance(known, Simple) and known.is_constant and known.type != NONE:
-                        frame[part.id] = Simple(known.text, known.py, known.type, stable=True)
+                    value = frame.get(part.id)
+                    if isinstance(value, Simple) and value.is_constant and value.type != NONE:
+                        frame[part.id] = Simple(value.text, value.py, value.type, stable=True)
 
     def on_Break(self, node: ast.Break) -> None:
         self._leave("break", node)

@@ -247,11 +247,11 @@ class ModuleClass:
         if name == "training":
             return self.unit.literal(self.module.training)  # type: ignore[no-any-return]
         value = getattr(self.module, name).detach()
-        for k, known in enumerate(self.unit.constants):  # noqa: B007  read after the loop
+        for k, constant in enumerate(self.unit.constants):  # noqa: B007  read after the loop
             if (
-                known._address() == value._address()
-                and known.shape == value.shape
-                and known.stride() == value.stride()
+                constant._address() == value._address()
+                and constant.shape == value.shape
+                and constant.stride() == value.stride()
             ):
                 break
         else:

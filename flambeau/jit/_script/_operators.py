@@ -47,17 +47,17 @@ class Match(NamedTuple):
 
 
 def fit(
-    value: Simple, wanted: Type, known: dict[str, Type], length: int | None, loosely: bool
+    value: Simple, wanted: Type, type_vars: dict[str, Type], length: int | None, loosely: bool
 ) -> Simple | None:
     """The value as one of a parameter's type; None where it is none."""
-    before = dict(known)
-    if bound(wanted, value.type, known):
+    before = dict(type_vars)
+    if bound(wanted, value.type, type_vars):
         return value
-    known.clear()
-    known.update(before)
+    type_vars.clear()
+    type_vars.update(before)
     plain = wanted.plain
     if plain.kind == "List" and value.type.kind == "Tuple":
-        result = _listed(value, plain.inner[0], known, loosely)
+        result = _listed(value, plain.inner[0], type_vars, loosely)
         if result is not None:
             return result
     if length is not None and plain.kind == "List" and is_subtype(value.type, plain.inner[0]):
@@ -73,18 +73,18 @@ def fit(
     return None
 
 
-def _listed(value: Simple, element: Type, known: dict[str, Type], loosely: bool) -> Simple | None:
+def _listed(value: Simple, element: Type, type_vars: dict[str, Type], loosely: bool) -> Simple | None:
     """A tuple as a list of values of one type."""
     items = value.items
     if items is None:
         items = [
             Simple(f"({value.text})[{k}]", f"{value.py}[{k}]", t) for k, t in enumerate(value.type.inner)
         ]
-    result = [fit(v, element, known, None, loosely) for v in items]
+    result = [fit(v, element, type_vars, None, loosely) for v in items]
     if any(v is None for v in result):
         return None
     present = [v for v in result if v is not None]
-    inner = filled(element, known)
+    inner = filled(element, type_vars)
     text = f"[{', '.join(v.text for v in present)}]"
     if not present:
         text = f"annotate(List[{inner.text}], [])"
@@ -105,7 +105,7 @@ def matched(
     loosely: bool,
 ) -> tuple[list[Simple], dict[str, Simple], dict[str, Type]] | str:
     """The arguments as a schema has them, and the types of its variables; why not, where they are none of it."""
-    known: dict[str, Type] = {}
+    type_vars: dict[str, Type] = {}
     placed: list[Simple] = []
     named: dict[str, Simple] = {}
     left = dict(kwargs)
@@ -132,7 +132,7 @@ def matched(
                 continue
             by_name = by_name or p.by_name
         length = lengths[k] if k < len(lengths) else None
-        result = fit(value, p.type, known, length, loosely)
+        result = fit(value, p.type, type_vars, length, loosely)
         if result is None:
             return _unlike(p, value)
         if by_name or p.by_name:
@@ -144,7 +144,7 @@ def matched(
         return f"Expected at most {most} arguments but found {len(args)} positional arguments."
     if left:
         return f"Unknown keyword argument '{next(iter(left))}'."
-    return placed, named, known
+    return placed, named, type_vars
 
 
 def _packed(values: list[Simple], t: Type) -> Simple:
@@ -189,8 +189,8 @@ def host_call(
         for schema in schemas().get(name, ()):
             result = matched(name, schema.parameters, (), args, kwargs, loosely)
             if not isinstance(result, str):
-                placed, named, known = result
-                return schema, Match(name, placed, named, filled(schema.result, known), schema)
+                placed, named, type_vars = result
+                return schema, Match(name, placed, named, filled(schema.result, type_vars), schema)
             tried.append((schema, result))
     return tried
 

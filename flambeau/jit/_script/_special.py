@@ -55,10 +55,10 @@ def _isinstance(c: Any, node: ast.Call) -> Any:
             return Condition(c.literal(not no), not no)
         then, other = Union(*yes), Union(*no)
     else:
-        known = [w for w in wanted if not isinstance(w, str)]
-        if len(known) < len(wanted):
+        types = [w for w in wanted if not isinstance(w, str)]
+        if len(types) < len(wanted):
             return c.refuse("isinstance of Any needs types with what is inside, such as List[int]", node)
-        then, other = Union(*known), ANY
+        then, other = Union(*types), ANY
     shown = [t.text for t in members_of(then)]
     text = shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
     named = isinstance(node.args[0], ast.Name)
@@ -97,7 +97,7 @@ def _hasattr(c: Any, node: ast.Call) -> Any:
     return Condition(c.literal(result), result)
 
 
-def _known(value: bool) -> Any:
+def _constant(value: bool) -> Any:
     def ask(c: Any, node: ast.Call) -> Any:
         return Condition(c.literal(value), value)
 
@@ -109,8 +109,8 @@ def _questions() -> dict[Any, Any]:
         isinstance: _isinstance,
         intrinsics.isinstance: _isinstance,
         hasattr: _hasattr,
-        intrinsics.is_scripting: _known(True),
-        is_tracing: _known(False),
+        intrinsics.is_scripting: _constant(True),
+        is_tracing: _constant(False),
     }
 
 

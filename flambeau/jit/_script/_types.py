@@ -200,32 +200,34 @@ def parsed(node: ast.expr) -> Type:
     return Type(node.value.id, tuple(map(parsed, inner)))
 
 
-def bound(pattern: Type, given: Type, known: dict[str, Type]) -> bool:
+def bound(pattern: Type, given: Type, type_vars: dict[str, Type]) -> bool:
     """Whether a type fits one with variables (lower-case letters), whose values are entered into `known`."""
     if len(pattern.kind) == 1 and pattern.kind.islower():
-        if pattern.kind in known:
-            return is_subtype(given, known[pattern.kind])
-        known[pattern.kind] = given
+        if pattern.kind in type_vars:
+            return is_subtype(given, type_vars[pattern.kind])
+        type_vars[pattern.kind] = given
         return True
     if not any(_has_variables(p) for p in pattern.inner):
         return is_subtype(given, pattern)
     if pattern.kind == "Optional":
-        return given == NONE or bound(pattern.inner[0], given.plain, known)
+        return given == NONE or bound(pattern.inner[0], given.plain, type_vars)
     if pattern.kind != given.kind or len(pattern.inner) != len(given.inner):
         return False
-    return all(bound(p, g, known) for p, g in zip(pattern.inner, given.inner))
+    return all(bound(p, g, type_vars) for p, g in zip(pattern.inner, given.inner))
 
 
 def _has_variables(t: Type) -> bool:
     return (len(t.kind) == 1 and t.kind.islower()) or any(map(_has_variables, t.inner))
 
 
-def filled(pattern: Type, known: dict[str, Type]) -> Type:
+def filled(pattern: Type, type_vars: dict[str, Type]) -> Type:
     """A type with values in place of variables."""
-    if pattern.kind in known:
-        return known[pattern.kind]
+    if pattern.kind in type_vars:
+        return type_vars[pattern.kind]
     return (
-        pattern._replace(inner=tuple(filled(p, known) for p in pattern.inner)) if pattern.inner else pattern
+        pattern._replace(inner=tuple(filled(p, type_vars) for p in pattern.inner))
+        if pattern.inner
+        else pattern
     )
 
 

@@ -78,13 +78,13 @@ class Unit:
 
     def bind(self, value: Any, hint: str) -> str:
         """The name under which Python finds an object."""
-        known = self.bound.get(id(value))
-        if known is None:
+        entry = self.bound.get(id(value))
+        if entry is None:
             plain = "".join(c for c in hint if c.isalnum() or c == "_")
-            known = self.bound[id(value)] = f"_g{len(self.bound)}_{plain}"
-            self.globals[known] = value
+            entry = self.bound[id(value)] = f"_g{len(self.bound)}_{plain}"
+            self.globals[entry] = value
             self.held.append(value)
-        return known
+        return entry
 
     def bind_class(self, t: Type) -> str:
         """The name under which Python finds a class of the program, which is made when all is compiled."""
@@ -188,7 +188,7 @@ class Unit:
             annotation = comment[0][k] if comment and k < len(comment[0]) else a.annotation
             defaulted = a.arg in defaults
             if annotation is not None:
-                t = self._known(compiler, annotation, own)
+                t = self._declared_type(compiler, annotation, own)
             else:
                 t = self._inferred(defaults.get(a.arg), own and defaulted)
             parameters.append(Parameter(a.arg, t, defaults.get(a.arg), defaulted))
@@ -201,7 +201,7 @@ class Unit:
         return entry
 
     @staticmethod
-    def _known(compiler: Any, annotation: ast.expr, own: bool) -> Type:
+    def _declared_type(compiler: Any, annotation: ast.expr, own: bool) -> Type:
         """What an annotation means; of a parameter of this library that takes anything, that it is a tensor."""
         t: Type = compiler.annotation_of(annotation)
         return TENSOR if own and t.kind == "Any" else t
@@ -329,15 +329,15 @@ class Unit:
     def module_class(self, module: Any) -> Any:
         """What a module is compiled to: one class for all modules that are alike."""
         module = _source_of(module)
-        known = self.module_classes.get(id(module))
-        if known is None:
+        entry = self.module_classes.get(id(module))
+        if entry is None:
             from ._modules import ModuleClass
 
             made = ModuleClass(self, module)
             made = self.alike.setdefault(made.key() if self.preserved is None else id(module), made)
             made.enter()
-            known = self.module_classes[id(module)] = module, made
-        return known[1]
+            entry = self.module_classes[id(module)] = module, made
+        return entry[1]
 
     # --- enumerations ------------------------------
     def enum_member(self, x: enum.Enum, compiler: Any = None, node: ast.AST | None = None) -> Simple:

@@ -151,11 +151,11 @@ class _Function:
         ]
         names.sort(key=lambda n: n in self.rule.defaults)
         ends = {n: self.rule.defaults[n] for n in names if n in self.rule.defaults}
-        spelled, known = numbers_of(names, list(ends.values()))
+        spelled, namespace = numbers_of(names, list(ends.values()))
         handed = (
             f"({''.join(n + ', ' for n in self.operands)}), ({''.join(n + ', ' for _, n in self.numbers)})"
         )
-        op = called(self.name, self.results, spelled, handed, self.run, **known)
+        op = called(self.name, self.results, spelled, handed, self.run, **namespace)
         op.derivative, op.__doc__, op.__module__ = self.derivative.declare, self.rule.doc, module
         op.public_name = self.name
         return op

@@ -387,8 +387,8 @@ class DataLoader(Generic[T_co]):
         batch_sampler = self.batch_sampler
         for owner in (self, self.sampler, batch_sampler, getattr(batch_sampler, "sampler", None)):
             generator = getattr(owner, "generator", None)
-            known = any(generator is other for other in (*result, default_generator))
-            if isinstance(generator, Generator) and not known:
+            is_listed = any(generator is other for other in (*result, default_generator))
+            if isinstance(generator, Generator) and not is_listed:
                 result.append(generator)
         return [*result, default_generator]
 

@@ -123,13 +123,13 @@ class T7Writer:
 
     def _is_new(self, kind: int, key: Any, x: Any) -> bool:
         """Write the kind and the index of an object, and say whether its content is to follow."""
-        known = key in self.memo
+        is_seen = key in self.memo
         index = self.memo.setdefault(key, len(self.memo) + 1)
         self._to.integer(kind)
         self._to.integer(index)
-        if not known:
+        if not is_seen:
             self._alive.append(x)
-        return not known
+        return not is_seen
 
     def _class(self, name: str, version: int = 1) -> None:
         self._to.string(f"V {version}".encode())
