@@ -441,10 +441,10 @@ class _Captured:
 
         if self.module is None:
             return functools.wraps(self.function)(graphed)
-        module, plain = self.module, self.module.forward
+        module, eager = self.module, self.module.forward
 
         def forward(*args: Any) -> Any:
-            return graphed(*args) if module.training == own.training else plain(*args)
+            return graphed(*args) if module.training == own.training else eager(*args)
 
         module.forward = forward  # type: ignore[method-assign]
         return module

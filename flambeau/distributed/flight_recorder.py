@@ -22,7 +22,7 @@ from .._compat.absent import refusing
 __all__ = ["first_disagreement", "main", "read"]
 
 
-class _Plain(pickle.Unpickler):
+class _RestrictedUnpickler(pickle.Unpickler):
     """Reads numbers, texts and containers; whatever would run something is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -53,7 +53,7 @@ def read(prefix: str) -> dict[int, dict[str, Any]]:
             continue
         with open(path, "rb") as file:
             data = file.read()
-        dump = json.loads(data) if data[:1] == b"{" else _Plain(io.BytesIO(data)).load()
+        dump = json.loads(data) if data[:1] == b"{" else _RestrictedUnpickler(io.BytesIO(data)).load()
         if not isinstance(dump, dict) or not {"entries", "pg_config"} <= dump.keys():
             raise ValueError(f"{path}: no dump of a flight recorder")
         result[int(rank)] = dump

@@ -70,7 +70,9 @@ def _branch(
         before = set(captured)
         result = function(*tree_unflatten(operands, form))
         leaves, out_form = tree_flatten(result)
-        graph.output(tuple(recorder.inner(recorder.reference(x)) if not _is_plain(x) else x for x in leaves))
+        graph.output(
+            tuple(recorder.inner(recorder.reference(x)) if not _is_constant(x) else x for x in leaves)
+        )
         traced = [recorder.traced(x) if isinstance(x, TensorBase) else None for x in leaves]
         new_captured = [n for n in captured if n not in before]
     return Branch(graph, leaves, traced, out_form, new_captured)
@@ -84,7 +86,7 @@ def _copied(recorder: Recorder, x: Any) -> Any:
         recorder.suspended -= 1
 
 
-def _is_plain(x: Any) -> bool:
+def _is_constant(x: Any) -> bool:
     return not isinstance(x, (TensorBase, SymNumber))
 
 
@@ -230,7 +232,7 @@ def _while_loop(
     recorder: Recorder, run: Callable[..., Any], cond_fn: Callable, body_fn: Callable, carried: Any
 ) -> Any:
     flat, form = _flat("while_loop", tuple(carried))
-    if any(_is_plain(x) for x in flat):
+    if any(_is_constant(x) for x in flat):
         raise UserError(
             f"while_loop(): what is carried must be tensors while a program is exported{user_line()}"
         )

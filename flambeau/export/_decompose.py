@@ -294,9 +294,9 @@ def _is_written(node: Node) -> bool:
 def _functional(graph: Graph, node: Node) -> Node:
     """The value that an input has in the end, in a graph that does not write to it."""
     aliases = _aliases(node)
-    plain = all(a is node or (_writes(a) and a.args[0] in aliases) for a in aliases)
+    only_writes = all(a is node or (_writes(a) and a.args[0] in aliases) for a in aliases)
     value = node
-    if plain and all(_pure_target(a) is not None for a in aliases[1:]):
+    if only_writes and all(_pure_target(a) is not None for a in aliases[1:]):
         for each in list(graph.nodes):
             if each in aliases[1:]:
                 value = _step(graph, each, value)

@@ -372,7 +372,7 @@ class _State:
         self.original: dict[str, Any] = {}
         self.non_persistent: set[str] = set()
         self.owners: list[tuple[Module, str, str]] = []  # of buffers
-        self.plain: list[tuple[Module, str, Any]] = []  # other attributes that are tensors
+        self.tensor_attributes: list[tuple[Module, str, Any]] = []  # other attributes that are tensors
         for name, p in mod.named_parameters(remove_duplicate=False):
             self._enter(name, p, "parameter")
         for path, inner in mod.named_modules(remove_duplicate=False):
@@ -388,7 +388,7 @@ class _State:
                     full_name = f"{path}.{name}" if path else name
                     self._enter(full_name, t, "constant")
                     self.original[full_name] = t
-                    self.plain.append((inner, name, t))
+                    self.tensor_attributes.append((inner, name, t))
 
     def _enter(self, name: str, t: Any, kind: str) -> None:
         self.tensors[name] = t, kind
@@ -415,7 +415,7 @@ class _State:
         finally:
             for inner, name, full_name in self.owners:
                 inner._buffers[name] = self.original[full_name]
-            for inner, name, t in self.plain:
+            for inner, name, t in self.tensor_attributes:
                 vars(inner)[name] = t
 
     def write_back(self, recorder: Recorder) -> None:
@@ -425,7 +425,7 @@ class _State:
             before = self.copies[full_name]
             if now is not before and isinstance(now, TensorBase):
                 recorder.step("copy_", "default", before, now)
-        for inner, name, t in self.plain:
+        for inner, name, t in self.tensor_attributes:
             if vars(inner).get(name) is not t:
                 raise ValueError(
                     f"The tensor attribute self.{name} was assigned during export. Such attributes must be registered as buffers using "
@@ -534,8 +534,8 @@ class _Nodes:
             for d, e in sizes:
                 if isinstance(e, Expr) and len(e.symbols()) == 1:
                     (name,) = e.symbols()
-                    plain = e == symbol(name)
-                    if e.linear_in(name) is not None and (plain or name not in self.places):
+                    is_symbol = e == symbol(name)
+                    if e.linear_in(name) is not None and (is_symbol or name not in self.places):
                         self.places[name] = node, d, e
 
     def has(self, name: str) -> bool:

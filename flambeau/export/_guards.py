@@ -210,7 +210,7 @@ def in_order(kwargs: dict[str, Any], in_spec: TreeSpec) -> dict[str, Any]:
     return {name: kwargs[name] for name in wanted}
 
 
-def is_plain(in_spec: TreeSpec) -> bool:
+def is_flat(in_spec: TreeSpec) -> bool:
     """Whether no argument of a call is a container."""
     return all(child.is_leaf() for part in in_spec.children() for child in part.children())
 

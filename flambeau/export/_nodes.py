@@ -88,7 +88,7 @@ class Nodes:
         elif place(t) in self.places:
             before = self.places[place(t)]
             node = self.node(target("aten", "detach"), (before.node,), {})
-            result = Traced(node, self._plain(before.value), before.shadows)
+            result = Traced(node, self._untracked(before.value), before.shadows)
             self._describe(result)
         else:
             self._read_recording()
@@ -105,7 +105,7 @@ class Nodes:
         k = sum(x.name.startswith("lifted_tensor_") for x in self.lifted)
         return self.lift(t, "constant", f"lifted_tensor_{k}")
 
-    def _plain(self, value: TensorValue) -> TensorValue:
+    def _untracked(self, value: TensorValue) -> TensorValue:
         return TensorValue(
             value.shape, value.dtype, value.strides, value.device, False, value.layout, value.offset
         )

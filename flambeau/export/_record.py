@@ -122,16 +122,24 @@ class Recorder(Worlds):
             schema = result.overload.schema
             function = self._target(schema)
             if function is not None:
-                plain = tuple(v for n, v in result.values if not n)
+                positional = tuple(v for n, v in result.values if not n)
                 named = {n: v for n, v in result.values if n}
                 if isinstance(out, TensorBase):
-                    made = self.emit(function, plain, named, func, args, given, item=result.item)
+                    made = self.emit(function, positional, named, func, args, given, item=result.item)
                     out.resize_(made.shape) if tuple(out.shape) != tuple(made.shape) else None
                     return out.copy_(made)
                 returns = len(schema.returns)
                 listed = returns == 1 and "[]" in schema.returns[0].type.form
                 return self.emit(
-                    function, plain, named, func, args, kwargs, result.item, None if listed else returns, op
+                    function,
+                    positional,
+                    named,
+                    func,
+                    args,
+                    kwargs,
+                    result.item,
+                    None if listed else returns,
+                    op,
                 )
         return self._other(op, func, args, kwargs)
 

@@ -409,8 +409,8 @@ class _PyTreeCodeGen(CodeGen):
         head = super().gen_fn_def(names, maybe_return_annotation)
         if not free_vars:
             return head
-        plain = [v.partition("=")[0].partition(":")[0].strip() for v in free_vars]
-        return f"{head}\n    {', '.join(plain)}, = fx_pytree.tree_flatten_spec([{', '.join(names[1:])}], self._in_spec)"
+        variables = [v.partition("=")[0].partition(":")[0].strip() for v in free_vars]
+        return f"{head}\n    {', '.join(variables)}, = fx_pytree.tree_flatten_spec([{', '.join(names[1:])}], self._in_spec)"
 
     def generate_output(self, output_args: Any, *, repr_fn: Callable[[Any], str] = repr) -> str:
         if self.pytree_info.out_spec is None:

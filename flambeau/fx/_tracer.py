@@ -297,11 +297,11 @@ class Tracer(TracerBase):
 
         RuntimeError where a module's `forward` has no parameter, or `concrete_args` does not fit.
         """
-        plain = inspect.unwrap(root_fn)
-        code = plain.__code__
+        unwrapped = inspect.unwrap(root_fn)
+        code = unwrapped.__code__
         count = code.co_argcount + code.co_kwonlyargcount
         names = list(code.co_varnames[:count])
-        signature = inspect.signature(plain)
+        signature = inspect.signature(unwrapped)
         args: list[Any] = [self.root] if is_module else []
         if is_module:
             if not names:
@@ -314,7 +314,7 @@ class Tracer(TracerBase):
                     f"Tracing expected {len(names)} arguments but got {len(concrete_args)} concrete arguments"
                 )
             concrete_args = dict(zip(names, concrete_args, strict=True))
-        inputs = [self._input(name, signature, plain.__globals__, concrete_args) for name in names]
+        inputs = [self._input(name, signature, unwrapped.__globals__, concrete_args) for name in names]
         by_name = names[positional:]
         variable = [
             f"{'*' * stars}{code.co_varnames[at]}"
@@ -327,7 +327,7 @@ class Tracer(TracerBase):
         if concrete_args is not None:
             leaves, in_spec = pytree.tree_flatten([*args, *inputs])
             if any(not child.is_leaf() for child in in_spec.children()):
-                return self._flattened(plain, names, by_name, leaves, in_spec, is_module)
+                return self._flattened(unwrapped, names, by_name, leaves, in_spec, is_module)
         extra = [self._proxy("placeholder", name, ()) for name in variable]
         function = root_fn
         if variable:
@@ -501,8 +501,8 @@ def _by_position(function: Callable[..., Any], positional: int, by_name: list[st
 
 def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:
     """A Python function whose `*args` and `**kwargs` are parameters like the others, so that proxies stand for them."""
-    plain = inspect.unwrap(function)
-    code = plain.__code__
+    unwrapped = inspect.unwrap(function)
+    code = unwrapped.__code__
     starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     changed = code.replace(
         co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
@@ -510,7 +510,7 @@ def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:
         co_kwonlyargcount=0,
         co_posonlyargcount=0,
     )
-    return FunctionType(changed, plain.__globals__, plain.__name__, None, plain.__closure__)
+    return FunctionType(changed, unwrapped.__globals__, unwrapped.__name__, None, unwrapped.__closure__)
 
 
 class _Attributes(dict):

@@ -15,7 +15,7 @@ from ..nn.modules.module import Module
 from ._interpreter import Program
 from ._modules import RecursiveScriptModule, ScriptFunction
 from ._objects import ScriptClass
-from ._text import is_plain_name, quoted
+from ._text import is_identifier, quoted
 from ._trace import Tracer, TracerWarning
 
 _NOT_TRACEABLE = "Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced"
@@ -126,7 +126,7 @@ class Declarations:
 
     def _class_name(self, module: Module) -> str:
         wish = getattr(module, "original_name", None) or type(module).__name__
-        wish = wish if is_plain_name(wish) else "Traced"
+        wish = wish if is_identifier(wish) else "Traced"
         name, k = wish, 0
         while name in self.taken:
             name, k = f"{wish}_{k}", k + 1
@@ -152,9 +152,9 @@ def _class_text(name: str, module: Module, children: Mapping[str, str]) -> str:
     }
     kinds |= {n: f"__torch__.{c}" for n, c in children.items()}
     for attribute, kind in kinds.items():
-        plain = is_plain_name(attribute)
+        is_name = is_identifier(attribute)
         lines.append(
-            f"  {attribute} : {kind}" if plain else f"  __annotations__[{quoted(attribute)}] = {kind}"
+            f"  {attribute} : {kind}" if is_name else f"  __annotations__[{quoted(attribute)}] = {kind}"
         )
     return "\n".join(lines) + "\n"
 
@@ -242,7 +242,7 @@ def _parameter_names(function: Any, count: int, named: dict[str, Any]) -> list[s
     except (TypeError, ValueError):
         result = []
     names = [
-        n if is_plain_name(n) and n != "self" else f"argument_{k + 1}" for k, n in enumerate(result[:count])
+        n if is_identifier(n) and n != "self" else f"argument_{k + 1}" for k, n in enumerate(result[:count])
     ]
     names += [f"argument_{k + 1}" for k in range(len(names), count)]
     return names + list(named)
@@ -316,4 +316,4 @@ def difference(result: Any, wanted: Any, tolerance: float) -> str | None:
 def function_of(module: RecursiveScriptModule, function: Any) -> ScriptFunction:
     """A traced function, whose code is a method of a module without attributes."""
     name = getattr(function, "__name__", type(function).__name__)
-    return ScriptFunction._of(module, name if is_plain_name(name) else "traced", function)
+    return ScriptFunction._of(module, name if is_identifier(name) else "traced", function)

@@ -20,7 +20,7 @@ from ..library._own import OWN, own_name
 from ..library._written import written
 from ..overrides import TorchFunctionMode
 from ._indexing import read, write
-from ._text import Unwritable, aten_text, is_plain_name, own_text, quoted
+from ._text import Unwritable, aten_text, is_identifier, own_text, quoted
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
@@ -125,7 +125,7 @@ class Tracer:
         """A variable's name that is like `wish`."""
         base = (
             wish
-            if is_plain_name(wish)
+            if is_identifier(wish)
             else f"_{''.join(c if c.isalnum() and c.isascii() else '_' for c in wish)}"
         )
         name, k = base, 0
@@ -554,7 +554,7 @@ def path_text(path: tuple[str, ...]) -> str:
     """`self.a.b` in code."""
     text = "self"
     for name in path:
-        text = f"{text}.{name}" if is_plain_name(name) else f"getattr({text}, {quoted(name)})"
+        text = f"{text}.{name}" if is_identifier(name) else f"getattr({text}, {quoted(name)})"
     return text
 
 

@@ -12,7 +12,7 @@ from ._host import number
 from ._parser import dotted
 
 Check = Callable[[Any], bool]
-_PLAIN: dict[str, Check] = {
+_CHECKS: dict[str, Check] = {
     "Tensor": lambda x: isinstance(x, Tensor),
     "int": lambda x: type(x) is int,
     "float": lambda x: type(x) is float,
@@ -36,12 +36,12 @@ _NUMBERS = {"int": int, "float": float, "number": None, "Scalar": None, "complex
 def check_of(node: ast.expr, class_check: Callable[[list[str]], Check | None]) -> Check | None:
     """Whether values are of a type; None for a type that is not known.  `class_check` says so of classes in the archive."""
     if isinstance(node, ast.Constant) and node.value is None:
-        return _PLAIN["None"]
+        return _CHECKS["None"]
     if isinstance(node, ast.Tuple):
         return _any([check_of(e, class_check) for e in node.elts])
     names = dotted(node)
     if names is not None:
-        return _PLAIN.get(names[0]) if len(names) == 1 else class_check(names)
+        return _CHECKS.get(names[0]) if len(names) == 1 else class_check(names)
     if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
         return None
     inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

@@ -48,7 +48,7 @@ class Array:
         place = tuple(place) if isinstance(place, (tuple, list)) else (place,)
         if len(place) != self.ndim:
             raise TypeError(f"{len(place)} coordinates for an operand of {self.ndim} dimensions")
-        return [self._trace.plain(i) if isinstance(i, Expr) else self._at.number(i) for i in place]
+        return [self._trace.resolve(i) if isinstance(i, Expr) else self._at.number(i) for i in place]
 
     def _read(self, element: Expr) -> Expr:
         return self._trace.given(self._trace.returned([element])[0])

@@ -39,7 +39,7 @@ class Trace:
         self.stands_for[id(leaf)] = value
         return leaf
 
-    def plain(self, value: Any) -> Any:
+    def resolve(self, value: Any) -> Any:
         """What a leaf of this trace stands for; anything else as it is."""
         return self.stands_for.get(id(value), value)
 

@@ -226,8 +226,8 @@ def _scaled(x: TensorBase, dims: Sequence[int], normalization: int, sizes: Seque
 
 @step("_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor")
 def _fft_c2c(x, dims, normalization, forward):
-    name, plain = ("fft_fftn", "backward") if forward else ("fft_ifftn", "forward")
-    return _scaled(names()[name](x, dim=dims, norm=plain), dims, normalization, x.shape)
+    name, unscaled = ("fft_fftn", "backward") if forward else ("fft_ifftn", "forward")
+    return _scaled(names()[name](x, dim=dims, norm=unscaled), dims, normalization, x.shape)
 
 
 @step("_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor")

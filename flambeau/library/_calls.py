@@ -277,13 +277,13 @@ class Part(NamedTuple):
 class Prepared:
     """A call whose overload is chosen and whose arguments are in order."""
 
-    __slots__ = ("function", "named", "parts", "plain")
+    __slots__ = ("function", "is_direct", "named", "parts")
 
     def __init__(self, function: Any, parts: list[Part], named: list[tuple[str, Part]], count: int) -> None:
         self.function, self.parts, self.named = function, parts, named
         keys = [p.key for p in parts]
         in_order = keys == list(range(count)) and not named
-        self.plain = in_order and all(p.convert is None for p in parts)
+        self.is_direct = in_order and all(p.convert is None for p in parts)
 
     def settled(
         self, args: Sequence[Any], kwargs: dict[str, Any], varying: Sequence[int]
@@ -305,7 +305,7 @@ class Prepared:
         return functools.partial(_ordered, self.function, fixed, named, order, later)
 
     def __call__(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if self.plain:
+        if self.is_direct:
             return self.function(*args)
         given = [part.take(args, kwargs) for part in self.parts]
         if self.named:
@@ -461,10 +461,10 @@ def is_covered(overload: Overload) -> bool:
         if target is None and not argument.defaulted and argument.name not in HINTS:
             return False
     reached = {t.name for t in overload.plan if t is not None}
-    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+    by_position = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
     signature = _aten._parameters(overload.function)
     return all(
-        p.name in reached or p.default is not p.empty or p.kind not in plain
+        p.name in reached or p.default is not p.empty or p.kind not in by_position
         for p in signature.parameters.values()
     )
 

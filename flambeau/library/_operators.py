@@ -221,9 +221,9 @@ class OpOverload(CustomOp):
         if self._entry.fakes:
             fake = self._entry.fakes[-1]
             return _fakes.on_meta(self._qualname, fake.function, fake.source)
-        return self._plain_fake()
+        return self._default_fake()
 
-    def _plain_fake(self) -> Callable | None:
+    def _default_fake(self) -> Callable | None:
         """What tells the results of an operation that only writes; None where nothing does."""
         schema = self._schema
         if self._in_place:

@@ -101,7 +101,7 @@ class Target:
         except Unfit:
             return None
         result = overload.prepared(args, {}, loosely)
-        return result.function if result is not None and result.plain else None
+        return result.function if result is not None and result.is_direct else None
 
     # --- what programs ask ---
     @property

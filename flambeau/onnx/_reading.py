@@ -131,7 +131,7 @@ class Target:
 
     def input(self, name: str, is_optional: bool = False) -> Node:
         """A new argument, behind those that are there; one that is optional may be left out."""
-        base = plain(name, "input")
+        base = identifier(name, "input")
         chosen, count = base, 1
         while chosen in self.inputs:
             chosen, count = f"{base}_{count}", count + 1
@@ -162,7 +162,7 @@ class Target:
                 self.root[name] = value
                 if not held.is_weight:
                     self.passing.add(name)
-            node = self.graph.create_node("get_attr", name, name=plain(name, "p"))
+            node = self.graph.create_node("get_attr", name, name=identifier(name, "p"))
             self.read[held] = node
             if not isinstance(self.root[name], Parameter):
                 self.spare.append(node)
@@ -172,7 +172,7 @@ class Target:
         """A dotted name for an attribute: that name where it is a plain one, which no attribute of modules has."""
         parts = name.split(".")
         if not all(_is_free(p) for p in parts):
-            parts = [plain(name, "value")]
+            parts = [identifier(name, "value")]
             if not _is_free(parts[0]):
                 parts = [f"value_{parts[0]}"]
         base = chosen = ".".join(parts)
@@ -214,7 +214,7 @@ class Target:
 _WRITTEN = frozenset(("self", "getattr", "slice", "complex", *Namespace.reserved))
 
 
-def plain(name: str, default: str) -> str:
+def identifier(name: str, default: str) -> str:
     """A name as an identifier of Python."""
     result = _BAD.sub("_", name[:100]).strip("_") or default
     if result[0].isdigit() or keyword.iskeyword(result) or result in _WRITTEN:
@@ -224,8 +224,8 @@ def plain(name: str, default: str) -> str:
 
 def _is_free(part: str) -> bool:
     """Whether an attribute of a module may be called so."""
-    is_plain = part.isascii() and (part.isidentifier() or part.isdigit())
-    return is_plain and not part.startswith("_") and not keyword.iskeyword(part) and part not in _TAKEN
+    is_valid = part.isascii() and (part.isidentifier() or part.isdigit())
+    return is_valid and not part.startswith("_") and not keyword.iskeyword(part) and part not in _TAKEN
 
 
 _TAKEN = {*dir(LoadedModel), "training", "meta"}  # attributes of the module itself
@@ -422,11 +422,11 @@ class Reader:
             target.root[attribute] = operator.function(**kwargs)
             captured = [[scope.node(n) for n in b.meta.pop("captured")] for b in bodies]
             result = target.graph.create_node(
-                "call_module", attribute, tuple(args), {"captured": captured}, plain(name, "value")
+                "call_module", attribute, tuple(args), {"captured": captured}, identifier(name, "value")
             )
         else:
             result = target.graph.create_node(
-                "call_function", operator.function, tuple(args), kwargs, plain(name, "value")
+                "call_function", operator.function, tuple(args), kwargs, identifier(name, "value")
             )
         if operator.function in ON_NUMBERS and node.output:
             scope.makers[node.output[0]] = operator, node, kwargs
@@ -439,7 +439,7 @@ class Reader:
         for k, output in enumerate(node.output):
             if output:
                 part = target.graph.create_node(
-                    "call_function", python.getitem, (result, k), name=plain(output, "value")
+                    "call_function", python.getitem, (result, k), name=identifier(output, "value")
                 )
                 scope.define(output, part)
 
@@ -490,7 +490,7 @@ class Reader:
         rank = rule.rank(ranks, args)
         if rank > 1:
             return None
-        hint = f"{plain(name, 'value')}_numbers"
+        hint = f"{identifier(name, 'value')}_numbers"
         made = scope.target.graph.create_node("call_function", rule.function, tuple(args), kwargs, hint)
         return made, rank
 

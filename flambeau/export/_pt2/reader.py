@@ -64,10 +64,10 @@ def function_of(text: str) -> Callable[..., Any]:
 def check_name(name: str, what: str) -> str:
     """A dotted name of a parameter, a buffer or a graph; Damaged for one that modules cannot have."""
     parts = name.split(".")
-    plain = all(_PART.fullmatch(p) for p in parts)
+    is_valid = all(_PART.fullmatch(p) for p in parts)
     if (
         len(name) > MOST_LETTERS
-        or not plain
+        or not is_valid
         or parts[-1] in _TAKEN
         or any(p.startswith("__") for p in parts)
         or len(parts) > 64
@@ -266,14 +266,14 @@ class GraphReader:
         function = function_of(data["target"])
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        plain = getattr(function, "_schema", None)
-        order = [a.name for a in plain.arguments] if plain is not None else []
-        required = {a.name for a in plain.arguments if not a.kwarg_only} if plain is not None else set()
+        schema = getattr(function, "_schema", None)
+        order = [a.name for a in schema.arguments] if schema is not None else []
+        required = {a.name for a in schema.arguments if not a.kwarg_only} if schema is not None else set()
         for k, given in enumerate(data["inputs"]):
             name, kind = given["name"], given.get("kind")
             by_place = kind == POSITIONAL or (kind is None and (not name or name in required))
             at = not kwargs and by_place and (not order or (k < len(order) and order[k] == name))
-            if at or plain is None and (not name or by_place):
+            if at or schema is None and (not name or by_place):
                 require(not kwargs, "an argument by position follows one by name")
                 args.append(self.value(given["arg"]))
             else:
@@ -282,22 +282,22 @@ class GraphReader:
                     f"{short(name)} is no name of an argument",
                 )
                 kwargs[name] = self.value(given["arg"])
-        if plain is not None:
-            kwargs = self._by_schema(data["target"], plain, args, kwargs)
+        if schema is not None:
+            kwargs = self._by_schema(data["target"], schema, args, kwargs)
         node = self.graph.call_function(function, tuple(args), kwargs, name=self._node_name(data))
         node.meta.update(metadata(data["metadata"]))
         self._outputs(data, node)
 
-    def _by_schema(self, target: str, plain: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _by_schema(self, target: str, schema: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Keyword arguments in the schema's order; Damaged where the call is none of the overload."""
-        positions = {a.name: k for k, a in enumerate(plain.arguments)}
+        positions = {a.name: k for k, a in enumerate(schema.arguments)}
         for name in kwargs:
             if name not in positions or positions[name] < len(args):
                 raise Damaged(f"{short(target)} has no argument {short(name)}")
         if len(args) > len(positions):
             raise Damaged(f"{short(target)} takes {len(positions)} arguments, got {len(args)}")
         for name, k in positions.items():
-            if k >= len(args) and name not in kwargs and not plain.arguments[k].defaulted:
+            if k >= len(args) and name not in kwargs and not schema.arguments[k].defaulted:
                 raise Damaged(f"{short(target)} is called without {short(name)}")
         return {name: kwargs[name] for name in positions if name in kwargs}
 

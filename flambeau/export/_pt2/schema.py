@@ -193,7 +193,7 @@ UNIONS: dict[str, dict[str, str]] = {
         "as_float_lists": "[[number]]",
     },
 }
-_PLAIN = {"int": int, "bool": bool, "text": str}
+_SCALARS = {"int": int, "bool": bool, "text": str}
 _Codes = dict[int, Any]
 _CODED: dict[str, tuple[_Codes, _Codes]] = {
     "dtype": (_NAMES, DTYPES),
@@ -244,8 +244,8 @@ def checked(data: Any, kind: str, path: str, depth: int = 0) -> Any:
         for key, value in data.items():
             _require(not _LONE.search(key), path, "names that are text", key)
             checked(value, kind[1:-1], f"{path}.{key[:60]}", depth + 1)
-    elif kind in _PLAIN:
-        _require(type(data) is _PLAIN[kind], path, f"a {kind}", data)
+    elif kind in _SCALARS:
+        _require(type(data) is _SCALARS[kind], path, f"a {kind}", data)
         if kind == "int":
             _require(-(2**63) <= data < 2**63, path, "a number of 64 bits", data)
         elif kind == "text":

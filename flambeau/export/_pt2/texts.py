@@ -88,7 +88,7 @@ class _Parser:
             at = match.end()
         self.at = self.depth = 0
         self.names: dict[str, None] = {}
-        self.plain = True  # whether it is an expression that is computed here
+        self.is_computed = True  # whether it is an expression that is computed here
 
     def wrong(self) -> Damaged:
         return Damaged(f"{self.text[:80]!r} is no expression of sizes")
@@ -130,7 +130,7 @@ class _Parser:
             sign = self.take()
             inner = self.signed()
             result = inner if sign == "+" else self.combined("Mul", [expressions.number(-1), inner])
-            self.plain = self.plain and sign != "~"
+            self.is_computed = self.is_computed and sign != "~"
         else:
             result = self.atom()
             if self.peek() == "**":
@@ -154,7 +154,7 @@ class _Parser:
             raise self.wrong()
         if self.peek() != "(":
             if text in ("true", "false", "True", "False"):
-                self.plain = False
+                self.is_computed = False
                 return expressions.number(0)
             return self.symbol(text)
         return self.called(text)
@@ -178,7 +178,7 @@ class _Parser:
             while self.peek() != ")":
                 self.take()
             self.take(")")
-            self.plain = False
+            self.is_computed = False
             return expressions.number(0)
         if name not in _HERE and name not in _UNPARSED and name != "Integer":
             raise Damaged(f"{name[:60]!r} is no function of sizes")
@@ -192,7 +192,7 @@ class _Parser:
 
     def number(self, text: str) -> Any:
         if "." in text or len(text) > 40:
-            self.plain = False
+            self.is_computed = False
             return expressions.number(0)
         return expressions.number(int(text))
 
@@ -202,7 +202,7 @@ class _Parser:
 
     def combined(self, name: str, args: list[Any]) -> Any:
         """A function of operands, where it is one of those that are computed here."""
-        if not self.plain:
+        if not self.is_computed:
             return expressions.number(0)
         if name == "Integer" and len(args) == 1 and args[0].constant() is not None:
             return args[0]
@@ -224,7 +224,7 @@ class _Parser:
             for other in args[1:]:
                 result = expressions.call(_HERE[name], result, other)
             return result
-        self.plain = False
+        self.is_computed = False
         return expressions.number(0)
 
 
@@ -241,7 +241,7 @@ def parsed(text: str) -> Any:
     """
     parser = _Parser(text)
     result = parser.parse()
-    if not parser.plain:
+    if not parser.is_computed:
         return UnparsedExpr(text, tuple(parser.names))
     constant = result.constant()
     return result if constant is None else constant

@@ -70,8 +70,8 @@ class Attributes(Lines):
             return self.literal(x)
         if is_constant and isinstance(x, tuple) and not hasattr(type(x), "_fields"):
             return Several([self.of_python(v, node, is_constant=True) for v in x])
-        plain = type(x) in (int, float, bool, str, complex, type(None), list, tuple)
-        constant = None if plain and not is_constant else self.unit.constant(x)
+        is_simple = type(x) in (int, float, bool, str, complex, type(None), list, tuple)
+        constant = None if is_simple and not is_constant else self.unit.constant(x)
         return Host(x, name) if constant is None else constant
 
     # --- attributes ------------------------------
@@ -358,24 +358,24 @@ class Attributes(Lines):
                 dim += 1
                 continue
             value = next(given)
-            plain = value.type
-            if plain == INT:
+            index_type = value.type
+            if index_type == INT:
                 text = f"torch.select({text}, {dim}, {value.text})"
                 if dim < 0:
                     dim += 1
-            elif plain == NONE:
+            elif index_type == NONE:
                 text = f"torch.unsqueeze({text}, {dim - (dim < 0)})"
                 looked.append(None)
                 dim += dim >= 0
-            elif plain in (TENSOR, Optional(TENSOR)):
+            elif index_type in (TENSOR, Optional(TENSOR)):
                 looked.append(value.text)
                 dim += 1
-            elif plain == List(INT) or plain == List(BOOL):
+            elif index_type == List(INT) or index_type == List(BOOL):
                 looked.append(f"torch.tensor({value.text})")
                 dim += 1
             else:
                 return self.refuse(
-                    f"Unsupported operation: indexing tensor with unsupported index type '{plain}'. Only ints, slices, lists and "
+                    f"Unsupported operation: indexing tensor with unsupported index type '{index_type}'. Only ints, slices, lists and "
                     "tensors are supported",
                     part,
                 )

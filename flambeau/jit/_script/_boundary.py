@@ -85,7 +85,7 @@ class Check:
         return fits(x, self.type)
 
 
-_PLAIN: dict[str, Callable[[Any], bool]] = {
+_CHECKS: dict[str, Callable[[Any], bool]] = {
     "Tensor": lambda x: isinstance(x, Tensor),
     "int": lambda x: type(x) is int or isinstance(x, _CODED),
     "float": lambda x: type(x) is float,
@@ -101,9 +101,9 @@ _PLAIN: dict[str, Callable[[Any], bool]] = {
 
 def fits(x: Any, t: Type) -> bool:
     """Whether a value of a program is of a type."""
-    plain = _PLAIN.get(t.kind)
-    if plain is not None:
-        return plain(x)
+    check = _CHECKS.get(t.kind)
+    if check is not None:
+        return check(x)
     if t.kind in ("Optional", "Union"):
         return any(fits(x, m) for m in members_of(t))
     if t.kind == "List":
@@ -143,7 +143,7 @@ class Boundary:
             if type(x) in (complex, float, int):
                 return complex(x)
         elif kind in ("bool", "str", "NoneType", "Any", "number"):
-            if _PLAIN[kind](x):
+            if _CHECKS[kind](x):
                 return self.any(x) if kind == "Any" else x
         elif kind == "Device":
             if isinstance(x, (Device, str)):
@@ -162,7 +162,7 @@ class Boundary:
         if x is None and any(m.kind == "NoneType" for m in members_of(t)):
             return None
         members = [m for m in members_of(t) if m.kind != "NoneType"]
-        exact = [m for m in members if m.kind in _PLAIN and _PLAIN[m.kind](x)]
+        exact = [m for m in members if m.kind in _CHECKS and _CHECKS[m.kind](x)]
         for m in (*exact, *members):
             try:
                 return self.inwards(x, m)

@@ -31,7 +31,7 @@ _AS_HOSTS = (
     len, abs, sum, all, any, sorted, round, divmod, ord, chr, hex, oct, bin, hash, id,
 )  # fmt: skip
 _LOOKS = ("numpy", "tolist")  # what gives no tensors
-_PLAIN_KINDS = {list: "List", tuple: "Tuple", dict: "Dict"}
+_CONTAINER_KINDS = {list: "List", tuple: "Tuple", dict: "Dict"}
 _REFUSED_CALLS = (
     "eval exec open input globals locals vars type map filter iter next set frozenset setattr delattr dir callable issubclass bytes "
     "memoryview object slice repr compile"
@@ -519,9 +519,9 @@ class Calls(Making):
         for part in nodes:
             kind = self.host_of(part)
             if isinstance(kind, tuple):
-                result += [_PLAIN_KINDS.get(k) or self.annotation(k, part) for k in kind]
-            elif isinstance(kind, type) and kind in _PLAIN_KINDS:
-                result.append(_PLAIN_KINDS[kind])
+                result += [_CONTAINER_KINDS.get(k) or self.annotation(k, part) for k in kind]
+            elif isinstance(kind, type) and kind in _CONTAINER_KINDS:
+                result.append(_CONTAINER_KINDS[kind])
             else:
                 result.append(self.annotation_of(part))
         return result

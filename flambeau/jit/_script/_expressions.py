@@ -158,7 +158,7 @@ class Expressions(Conditions):
         return made
 
     def tuple_literal(self, node: ast.Tuple, hint: Type | None) -> Value:
-        inner = hint.plain.inner if hint is not None and hint.plain.kind == "Tuple" else ()
+        inner = hint.unwrapped.inner if hint is not None and hint.unwrapped.kind == "Tuple" else ()
         hints = inner if len(inner) == len(node.elts) else [None] * len(node.elts)
         result = self.elements(node.elts, hints)
         if all(isinstance(v, Simple) for v in result):
@@ -171,7 +171,7 @@ class Expressions(Conditions):
         return [v for v in result if isinstance(v, Simple)]
 
     def list_literal(self, node: ast.List, hint: Type | None) -> Simple:
-        wanted = hint.plain.inner[0] if hint is not None and hint.plain.kind == "List" else None
+        wanted = hint.unwrapped.inner[0] if hint is not None and hint.unwrapped.kind == "List" else None
         result = self.elements(node.elts, [wanted] * len(node.elts))
         return self.list_of([self.as_simple(v, node) for v in result], wanted, node)
 
@@ -204,7 +204,7 @@ class Expressions(Conditions):
         return made
 
     def dict_literal(self, node: ast.Dict, hint: Type | None) -> Simple:
-        wanted = hint.plain.inner if hint is not None and hint.plain.kind == "Dict" else ()
+        wanted = hint.unwrapped.inner if hint is not None and hint.unwrapped.kind == "Dict" else ()
         if None in node.keys:
             return self.code.unsupported("** in a dictionary aren't supported", node)
         makers: list[Callable[[], Value]] = []
@@ -385,7 +385,7 @@ class Expressions(Conditions):
         if unrolled is not None and not isinstance(node, ast.DictComp):
             return self._unrolled_list(node, generator, unrolled, hint)
         made = self.fresh()
-        wanted = hint.plain.inner if hint is not None and hint.plain.kind in ("List", "Dict") else ()
+        wanted = hint.unwrapped.inner if hint is not None and hint.unwrapped.kind in ("List", "Dict") else ()
         result: list[Type] = []
 
         def body() -> None:
@@ -417,7 +417,7 @@ class Expressions(Conditions):
         items: list[Value],
         hint: Type | None,
     ) -> Value:
-        wanted = hint.plain.inner[0] if hint is not None and hint.plain.kind == "List" else None
+        wanted = hint.unwrapped.inner[0] if hint is not None and hint.unwrapped.kind == "List" else None
 
         def one(value: Value) -> Value:
             self.frames.append({})

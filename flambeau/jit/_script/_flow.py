@@ -255,7 +255,7 @@ class Flow(Assignments):
             return
         count, count_py, getter, small = self.counted(iterated, node)
         index = self.fresh()
-        plain_range = (
+        is_simple_range = (
             isinstance(iterated, Iteration) and iterated.kind == "range" and isinstance(target, ast.Name)
         )
         self.loops.append("for")
@@ -263,7 +263,7 @@ class Flow(Assignments):
         with self.captured() as lines, self.branch({}):
             item = getter(index)
             if (
-                plain_range
+                is_simple_range
                 and isinstance(item, Simple)
                 and item.text == index
                 and isinstance(target, ast.Name)

@@ -11,7 +11,7 @@ from typing import Any
 from ..._tensor import Tensor
 from ...nn.modules.container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from ...nn.modules.module import Module
-from .._text import is_plain_name, quoted
+from .._text import is_identifier, quoted
 from ..frontend import FrontendError
 from ._classes import _evaluated
 from ._marks import Attribute, is_exported, mark_of
@@ -114,13 +114,13 @@ class ModuleClass:
         frozen = [n for n in (*self.parameters, *self.buffers) if n not in preserved]
         self.parameters = [n for n in self.parameters if n in preserved]
         self.buffers = [n for n in self.buffers if n in preserved]
-        plain = [
+        scalars = [
             n
             for n, v in self.values.items()
             if n not in preserved and isinstance(v, _SCALARS) and v is not None
         ]
-        self.constants.update({n: self.values.pop(n) for n in plain})
-        for name in plain:
+        self.constants.update({n: self.values.pop(n) for n in scalars})
+        for name in scalars:
             del self.attributes[name]
         if "training" not in preserved:
             self.frozen.add("training")
@@ -193,7 +193,7 @@ class ModuleClass:
     def child(self, owner: ModuleRef, name: str) -> ModuleRef:
         """A submodule."""
         base = owner.text
-        text = f"{base}.{name}" if is_plain_name(name) else f"getattr({base}, {quoted(name)})"
+        text = f"{base}.{name}" if is_identifier(name) else f"getattr({base}, {quoted(name)})"
         return ModuleRef(self.children[name], text, f"{owner.py}._modules[{name!r}]")
 
     def place_of(self, name: str) -> str | None:
@@ -237,7 +237,7 @@ class ModuleClass:
         if t == NONE:
             return Simple("None", "None", NONE, None)
         base = owner.text if owner.text.isidentifier() or owner.text.endswith(")") else f"({owner.text})"
-        text = f"{base}.{name}" if is_plain_name(name) else f"getattr({owner.text}, {quoted(name)})"
+        text = f"{base}.{name}" if is_identifier(name) else f"getattr({owner.text}, {quoted(name)})"
         if name == "training":
             return Simple(text, f"{owner.py}.training", BOOL)
         return Simple(text, f"{owner.py}.{self.place_of(name)}[{name!r}]", t)
@@ -434,10 +434,10 @@ class ModuleClass:
         kinds |= {n: c.name for n, c in self.children.items()}
         for name, kind in kinds.items():
             lines.append(
-                f"  {name} : {kind}" if is_plain_name(name) else f"  __annotations__[{quoted(name)}] = {kind}"
+                f"  {name} : {kind}" if is_identifier(name) else f"  __annotations__[{quoted(name)}] = {kind}"
             )
         for name, value in self.constants.items():
-            if type(value) in (int, float, bool, str) and is_plain_name(name) and name not in kinds:
+            if type(value) in (int, float, bool, str) and is_identifier(name) and name not in kinds:
                 lines.append(f"  {name} : Final[{type(value).__name__}] = {constant_text(value)}")
         entries = {id(e): e for e in self.entries.values()}
         return "\n".join(lines) + "\n" + "".join(e.text for e in entries.values())

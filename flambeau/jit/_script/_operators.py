@@ -55,20 +55,20 @@ def fit(
         return value
     type_vars.clear()
     type_vars.update(before)
-    plain = wanted.plain
-    if plain.kind == "List" and value.type.kind == "Tuple":
-        result = _listed(value, plain.inner[0], type_vars, loosely)
+    target = wanted.unwrapped
+    if target.kind == "List" and value.type.kind == "Tuple":
+        result = _listed(value, target.inner[0], type_vars, loosely)
         if result is not None:
             return result
-    if length is not None and plain.kind == "List" and is_subtype(value.type, plain.inner[0]):
+    if length is not None and target.kind == "List" and is_subtype(value.type, target.inner[0]):
         return value
-    if value.type == STR and plain == DEVICE:
+    if value.type == STR and target == DEVICE:
         return Simple(f"torch.device({value.text})", f"device({value.py})", DEVICE)
     if loosely and value.type in (TENSOR, NUMBER):
-        if plain in _IMPLICIT:
-            kind = _IMPLICIT[plain]
-            return Simple(f"annotate({kind}, {value.text})", f"number({kind}, {value.py})", plain)
-        if plain == NUMBER and value.type == TENSOR:
+        if target in _IMPLICIT:
+            kind = _IMPLICIT[target]
+            return Simple(f"annotate({kind}, {value.text})", f"number({kind}, {value.py})", target)
+        if target == NUMBER and value.type == TENSOR:
             return Simple(f"annotate(number, {value.text})", f"{value.py}.item()", NUMBER)
     return None
 
@@ -156,7 +156,7 @@ def _unlike(p: Parameter, value: Simple) -> str:
     wrong = (
         f"Expected a value of type '{p.type}' for argument '{p.name}' but instead found type '{value.type}'."
     )
-    if value.type.kind == "List" and value.items == [] and p.type.plain.kind == "List":
+    if value.type.kind == "List" and value.items == [] and p.type.unwrapped.kind == "List":
         wrong += (
             "\nEmpty lists default to List[Tensor]. Add a variable annotation to the assignment to create an empty list of another "
             "type."
@@ -279,24 +279,24 @@ class Tokens:
             return value.constant
         if value.type == NONE:
             return None
-        plain = value.type.plain
-        if plain == TENSOR:
+        kind_of_value = value.type.unwrapped
+        if kind_of_value == TENSOR:
             from ...core.make.create import empty
 
             made = empty((0,)).as_subclass(_UnknownTensor)
             self.tensors[id(made)] = made, value
             return made
-        if value.items is not None and plain.kind in ("List", "Tuple"):
+        if value.items is not None and kind_of_value.kind in ("List", "Tuple"):
             items = [self.of(v) for v in value.items]
-            return items if plain.kind == "List" else tuple(items)
-        if plain.kind == "List":
-            element = plain.inner[0].plain
+            return items if kind_of_value.kind == "List" else tuple(items)
+        if kind_of_value.kind == "List":
+            element = kind_of_value.inner[0].unwrapped
             if element == TENSOR:
                 inner = self.of(Simple("", "", TENSOR))
                 self.tensors[id(inner)] = inner, Simple(value.text, value.py, value.type, items=[value])
                 return [inner]
             return [_STANDING[_KINDS.get(element, object)](value, object, as_list=True)]
-        kind = _KINDS.get(plain, object)
+        kind = _KINDS.get(kind_of_value, object)
         return _STANDING[kind](value, kind)
 
     def behind(self, x: Any) -> tuple[Simple | None, bool]:
@@ -321,11 +321,11 @@ class Tokens:
                     if not is_subtype(value.type, kind):
                         raise Unfit
                     return value.text
-            element = kind.plain.inner[0] if kind.plain.kind == "List" else None
+            element = kind.unwrapped.inner[0] if kind.unwrapped.kind == "List" else None
             if element is None:
                 raise Unfit
             text = f"[{', '.join(self.text(v, element) for v in x)}]"
-            return f"annotate({kind.plain.text}, {text})" if not x or element.kind == "Optional" else text
+            return f"annotate({kind.unwrapped.text}, {text})" if not x or element.kind == "Optional" else text
         value, _ = self.behind(x)
         if value is not None:
             if not is_subtype(value.type, kind):
@@ -401,8 +401,8 @@ def own_text(op: Op, args: Sequence[Simple], kwargs: dict[str, Simple]) -> tuple
 
 def _takes(wanted: Type, value: Simple) -> bool:
     """Whether a parameter of ours takes a value: what a schema does not tell is taken."""
-    plain = wanted.plain
-    if "Any" in (plain.kind, *(t.kind for t in plain.inner)):
+    target = wanted.unwrapped
+    if "Any" in (target.kind, *(t.kind for t in target.inner)):
         return True
     t = value.type
     if fit(value, wanted, {}, 1, False) is not None:
@@ -413,9 +413,9 @@ def _takes(wanted: Type, value: Simple) -> bool:
         FLOAT: (INT, NUMBER),
         COMPLEX: (FLOAT, INT),
     }
-    if t in alike.get(plain, ()) or t == NONE:
+    if t in alike.get(target, ()) or t == NONE:
         return True
-    return plain.kind == "List" and t.kind in ("List", "Tuple", "int")
+    return target.kind == "List" and t.kind in ("List", "Tuple", "int")
 
 
 def _own(value: Simple, wanted: Type | None) -> str:

@@ -57,7 +57,7 @@ class Type(NamedTuple):
         return hash((self.kind, self.inner, self.name))
 
     @property
-    def plain(self) -> Type:
+    def unwrapped(self) -> Type:
         """What is there where an optional value is."""
         return self.inner[0] if self.kind == "Optional" else self
 
@@ -146,7 +146,7 @@ def unified(a: Type, b: Type) -> Type | None:
     if a == NONE or b == NONE:
         return Optional(b if a == NONE else a)
     if a.kind == "Optional" or b.kind == "Optional":
-        result = unified(a.plain, b.plain)
+        result = unified(a.unwrapped, b.unwrapped)
         return None if result is None else Optional(result)
     if a.kind == b.kind == "Tuple" and len(a.inner) == len(b.inner) and a.name == b.name:
         parts = [unified(x, y) for x, y in zip(a.inner, b.inner)]
@@ -210,7 +210,7 @@ def bound(pattern: Type, given: Type, type_vars: dict[str, Type]) -> bool:
     if not any(_has_variables(p) for p in pattern.inner):
         return is_subtype(given, pattern)
     if pattern.kind == "Optional":
-        return given == NONE or bound(pattern.inner[0], given.plain, type_vars)
+        return given == NONE or bound(pattern.inner[0], given.unwrapped, type_vars)
     if pattern.kind != given.kind or len(pattern.inner) != len(given.inner):
         return False
     return all(bound(p, g, type_vars) for p, g in zip(pattern.inner, given.inner))
@@ -232,7 +232,7 @@ def filled(pattern: Type, type_vars: dict[str, Type]) -> Type:
 
 
 # --- annotations ------------------------------
-_PLAIN: dict[Any, Type] = {
+_BY_ANNOTATION: dict[Any, Type] = {
     int: INT,
     float: FLOAT,
     bool: BOOL,
@@ -274,8 +274,8 @@ def of_annotation(a: Any, of_class: Callable[[type], Type | None]) -> Type:
     if isinstance(a, Type):
         return a
     try:
-        if a in _PLAIN:
-            return _PLAIN[a]
+        if a in _BY_ANNOTATION:
+            return _BY_ANNOTATION[a]
         bare = _BARE.get(a)
     except TypeError:
         raise NoType(f"Unknown type annotation: '{a!r}'") from None
@@ -331,7 +331,7 @@ def of_value(x: Any, of_class: Callable[[type], Type | None]) -> Type:
         return INT
     for kind in (bool, int, float, complex, str):
         if type(x) is kind:
-            return _PLAIN[kind]
+            return _BY_ANNOTATION[kind]
     if x is None:
         return NONE
     if isinstance(x, Device):

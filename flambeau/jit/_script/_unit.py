@@ -18,7 +18,7 @@ from ...core.base.formats import layout, memory_format
 from ...library._calls import CODES
 from .. import _host
 from .._modules import RecursiveScriptModule, ScriptFunction
-from .._text import is_plain_name, quoted
+from .._text import is_identifier, quoted
 from ._entries import Entry
 from ._hosts import Parameter
 from ._marks import OVERLOADS, RESOLVERS
@@ -69,7 +69,7 @@ class Unit:
     # --- names ------------------------------
     def unique(self, wish: str) -> str:
         """A name for something at the top of the program's code."""
-        wish = wish if is_plain_name(wish) else "x_" + "".join(c for c in wish if c.isalnum() and c.isascii())
+        wish = wish if is_identifier(wish) else "x_" + "".join(c for c in wish if c.isalnum() and c.isascii())
         name, k = wish, 0
         while name in self.taken:
             name, k = f"{wish}_{k}", k + 1
@@ -80,8 +80,8 @@ class Unit:
         """The name under which Python finds an object."""
         entry = self.bound.get(id(value))
         if entry is None:
-            plain = "".join(c for c in hint if c.isalnum() or c == "_")
-            entry = self.bound[id(value)] = f"_g{len(self.bound)}_{plain}"
+            suffix = "".join(c for c in hint if c.isalnum() or c == "_")
+            entry = self.bound[id(value)] = f"_g{len(self.bound)}_{suffix}"
             self.globals[entry] = value
             self.held.append(value)
         return entry
@@ -289,7 +289,7 @@ class Unit:
         try:
             if isinstance(p.default, (list, tuple)):
                 inner = ", ".join(constant_text(v) for v in p.default)
-                return f"[{inner}]" if p.type.plain.kind == "List" else f"({inner}{',' * bool(inner)})"
+                return f"[{inner}]" if p.type.unwrapped.kind == "List" else f"({inner}{',' * bool(inner)})"
             return constant_text(p.default)
         except Exception:  # noqa: BLE001  a default that code has no words for
             raise CompileError(

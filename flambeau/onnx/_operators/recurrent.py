@@ -137,7 +137,7 @@ def _turned(v: Tensor, order: Sequence[int]) -> Tensor:
     return fl.cat([parts[k] for k in order], 0)
 
 
-def _plain(activations: list[str] | None, defaults: list[str], count: int, clip: float | None) -> bool:
+def _is_default(activations: list[str] | None, defaults: list[str], count: int, clip: float | None) -> bool:
     names = [a.lower() for a in activations or ()]
     return clip is None and names in ([], [d.lower() for d in defaults] * count)
 
@@ -164,7 +164,7 @@ def rnn(
     count = len(layer.turned)
     for kind, function in (("Tanh", fl.rnn_tanh), ("Relu", fl.rnn_relu)):
         named = activations is not None or kind == "Tanh"
-        if named and sequence_lens is None and _plain(activations, [kind], count, clip) and x.shape[0]:
+        if named and sequence_lens is None and _is_default(activations, [kind], count, clip) and x.shape[0]:
             return layer.by_library(function, (0,), [hidden])  # type: ignore[return-value]
     functions = _functions(activations or ["Tanh"] * count, activation_alpha, activation_beta, clip)
 
@@ -199,7 +199,7 @@ def gru(
     if (
         linear_before_reset
         and sequence_lens is None
-        and _plain(activations, ["Sigmoid", "Tanh"], count, clip)
+        and _is_default(activations, ["Sigmoid", "Tanh"], count, clip)
     ):
         return layer.by_library(fl.gru, (1, 0, 2), [hidden])  # type: ignore[return-value]
     functions = _functions(
@@ -247,8 +247,8 @@ def lstm(
     layer = _Layer(x, w, r, b, sequence_lens, direction, layout)
     begin = [layer.begin(initial_h), layer.begin(initial_c)]
     count = len(layer.turned)
-    is_plain = p is None and not input_forget and sequence_lens is None
-    if is_plain and _plain(activations, ["Sigmoid", "Tanh", "Tanh"], count, clip):
+    is_standard = p is None and not input_forget and sequence_lens is None
+    if is_standard and _is_default(activations, ["Sigmoid", "Tanh", "Tanh"], count, clip):
         return layer.by_library(fl.lstm, (0, 2, 3, 1), begin)  # type: ignore[return-value]
     names = activations or ["Sigmoid", "Tanh", "Tanh"] * count
     functions = _functions(names, activation_alpha, activation_beta, clip)

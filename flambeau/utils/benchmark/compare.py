@@ -83,8 +83,8 @@ class _Table:
         for column in self.columns:
             decimals = self._decimals(column)
             result = [self._text(self.cells.get((row, column)), decimals) for row in self.rows]
-            plain = max(len(text.partition(" ")[0]) for text in result)
-            texts.append([" " * (plain - len(t.partition(" ")[0])) + t for t in result])
+            number_width = max(len(text.partition(" ")[0]) for text in result)
+            texts.append([" " * (number_width - len(t.partition(" ")[0])) + t for t in result])
         widths = [max(map(len, names))] + [
             max(len(str(column)), *map(len, result)) for column, result in zip(self.columns, texts)
         ]

@@ -203,8 +203,10 @@ def _intact(at: int, prefix: str) -> str | None:
             continue
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(handle)
-            plain = stat.S_ISREG(status.st_mode) and cache.reason_to_distrust(status, os.geteuid()) is None
-            if plain and name == f"{prefix}{hashlib.sha256(file.read()).hexdigest()[:32]}.so":
+            is_trusted = (
+                stat.S_ISREG(status.st_mode) and cache.reason_to_distrust(status, os.geteuid()) is None
+            )
+            if is_trusted and name == f"{prefix}{hashlib.sha256(file.read()).hexdigest()[:32]}.so":
                 return name
         with suppress(OSError):  # damaged: made anew
             os.unlink(name, dir_fd=at)

@@ -588,17 +588,17 @@ def hparams(
     ['_hparams_/experiment', '_hparams_/session_start_info', '_hparams_/session_end_info']
     """
     p = protos()
-    plain = {name: _hparam(name, value) for name, value in values.items()}
+    converted = {name: _hparam(name, value) for name, value in values.items()}
     kinds = {bool: "DATA_TYPE_BOOL", str: "DATA_TYPE_STRING", float: "DATA_TYPE_FLOAT64"}
     infos = []
-    for name, value in plain.items():
+    for name, value in converted.items():
         info = p.api_pb2.HParamInfo(name=name, type=kinds.get(type(value), "DATA_TYPE_UNSET"))
         if domains and name in domains:
             info.domain_discrete.extend(list(domains[name]))
         infos.append(info)
     metric_infos = [p.api_pb2.MetricInfo(name=p.api_pb2.MetricName(tag=name)) for name in metrics]
     start = p.plugin_data_pb2.SessionStartInfo()
-    for name, value in plain.items():
+    for name, value in converted.items():
         kind = {bool: "bool_value", str: "string_value", float: "number_value"}.get(type(value))
         if kind is not None:
             setattr(start.hparams[name], kind, value)
