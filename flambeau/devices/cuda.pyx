@@ -88,15 +88,15 @@ def watch(observer) -> None:
 cdef str processor_for(tuple capability, str architecture, str who):
     """The processor that kernels are made for; RuntimeError for a card that no kernels are made for."""
     from ..codegen import target
-    known = target.PROCESSORS["amdgcn" if hip else "nvptx"]
+    processors = target.PROCESSORS["amdgcn" if hip else "nvptx"]
     if hip:
         result = architecture.partition(":")[0]  # objects that name no mode of sramecc and xnack run in all
-        if result not in known:
-            raise RuntimeError(f"{who} is {architecture}: kernels are made for {', '.join(known)}")
+        if result not in processors:
+            raise RuntimeError(f"{who} is {architecture}: kernels are made for {', '.join(processors)}")
         return result
     result = target.nearest(capability)
     if result is None:
-        raise RuntimeError(f"{who} has capability {capability[0]}.{capability[1]}: kernels are made for {', '.join(known)} and later")
+        raise RuntimeError(f"{who} has capability {capability[0]}.{capability[1]}: kernels are made for {', '.join(processors)} and later")
     return result
 
 
@@ -502,11 +502,11 @@ cdef class Cuda(CudaMemory):
 
     def open_event(self, bytes handle not None) -> int:
         """The mark that another process has named by its 64 bytes."""
-        cdef IpcHandle given
+        cdef IpcHandle ipc_handle
         cdef void* event = NULL
         self.enter()
-        memcpy(&given, <const char*>handle, sizeof(given))
-        check(cu.open_event(&event, given), "cuIpcOpenEventHandle")
+        memcpy(&ipc_handle, <const char*>handle, sizeof(ipc_handle))
+        check(cu.open_event(&event, ipc_handle), "cuIpcOpenEventHandle")
         return <uintptr_t>event
 
     # events for streams other than the current one

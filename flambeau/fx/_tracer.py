@@ -279,9 +279,9 @@ class Tracer(TracerBase):
             def with_shape(node: Node) -> Proxy:
                 return ParameterProxy(self, node, name, attr_val)
 
-            with_known_shape = self.param_shapes_constant and isinstance(attr_val, Parameter)
+            has_constant_shape = self.param_shapes_constant and isinstance(attr_val, Parameter)
             parameter_proxy_cache[name] = self.create_proxy(
-                "get_attr", name, (), {}, proxy_factory_fn=with_shape if with_known_shape else None
+                "get_attr", name, (), {}, proxy_factory_fn=with_shape if has_constant_shape else None
             )
         return parameter_proxy_cache[name]
 
