@@ -142,9 +142,9 @@ def default_group(name: str = "") -> ProcessGroup:
     return groups.default
 
 
-def rank_not_in_group(given: Any) -> bool:
+def rank_not_in_group(group: Any) -> bool:
     """Whether this process is not in the group that an argument means."""
-    return given is GroupMember.NON_GROUP_MEMBER
+    return group is GroupMember.NON_GROUP_MEMBER
 
 
 def every() -> list[ProcessGroup]:
@@ -159,17 +159,17 @@ def named(name: str) -> ProcessGroup:
     return groups.all[name]
 
 
-def resolve(given: Any) -> ProcessGroup | None:
+def resolve(group: Any) -> ProcessGroup | None:
     """The group that an argument means: by default that of all; None for a group that this process is not in."""
-    if given is None:
+    if group is None:
         return default_group()
-    if given is GroupMember.NON_GROUP_MEMBER:
+    if group is GroupMember.NON_GROUP_MEMBER:
         return None
-    if not isinstance(given, ProcessGroup):
-        raise TypeError(f"group must be a ProcessGroup or None, not {type(given).__name__}")
-    if groups.all.get(given.group_name) is not given:
+    if not isinstance(group, ProcessGroup):
+        raise TypeError(f"group must be a ProcessGroup or None, not {type(group).__name__}")
+    if groups.all.get(group.group_name) is not group:
         raise ValueError("Invalid process group specified: it was destroyed, or is of another process")
-    return given
+    return group
 
 
 def get_rank(group: Any = None) -> int:

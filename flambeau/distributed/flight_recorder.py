@@ -161,10 +161,10 @@ def main(args: Sequence[str] | None = None) -> int:
     Traceback (most recent call last):
     SystemExit: usage: python -m flambeau.distributed.flight_recorder PREFIX
     """
-    given = sys.argv[1:] if args is None else list(args)
-    if len(given) != 1:
+    paths = sys.argv[1:] if args is None else list(args)
+    if len(paths) != 1:
         raise SystemExit("usage: python -m flambeau.distributed.flight_recorder PREFIX")
-    said = first_disagreement(read(given[0]))
+    said = first_disagreement(read(paths[0]))
     print("the ranks agree" if said is None else said)
     return 0 if said is None else 1
 

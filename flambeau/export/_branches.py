@@ -45,9 +45,13 @@ def record_call(recorder: Recorder, function: Callable[..., Any], *args: Any, **
 
 # --- functions as graphs ------------------------------
 def _branch(
-    recorder: Recorder, function: Callable[..., Any], flat: Sequence[Any], form: Any, given: Sequence[Node]
+    recorder: Recorder,
+    function: Callable[..., Any],
+    flat: Sequence[Any],
+    form: Any,
+    outer_nodes: Sequence[Node],
 ) -> Branch:
-    """A function recorded on operands, `given` being nodes outside that it may read."""
+    """A function recorded on operands, `outer_nodes` being nodes outside that it may read."""
     graph = Graph()
     with _within(recorder, graph) as captured:
         operands = []
@@ -64,7 +68,7 @@ def _branch(
                 operands.append(type(x)(recorder, Known(x.name.expr, x.name.values, node), x.value))
             else:
                 operands.append(x)
-        for node in given:
+        for node in outer_nodes:
             captured[node] = graph.create_node("placeholder", node.name)
             captured[node].meta.update(node.meta)
         before = set(captured)
@@ -122,13 +126,13 @@ def _branches(
     recorder: Recorder, functions: Sequence[tuple[Callable, Sequence[Any], Any]]
 ) -> tuple[list[Branch], list[Node]]:
     """Functions as graphs, which all take the same nodes from outside after their operands."""
-    given: list[Node] = []
+    captured: list[Node] = []
     while True:
-        made = [_branch(recorder, f, flat, form, given) for f, flat, form in functions]
+        made = [_branch(recorder, f, flat, form, captured) for f, flat, form in functions]
         more = list(dict.fromkeys(n for b in made for n in b.captured))
         if not more:
-            return made, given
-        given += more
+            return made, captured
+        captured += more
 
 
 def _attribute(recorder: Recorder, name: str, branch: Branch) -> Node:
@@ -200,7 +204,7 @@ def _cond(
     if not isinstance(pred, (TensorBase, SymBool)):
         return (true_fn if pred else false_fn)(*operands)
     flat, form = _flat("cond", tuple(operands))
-    made, given = _branches(recorder, [(true_fn, flat, form), (false_fn, flat, form)])
+    made, captured = _branches(recorder, [(true_fn, flat, form), (false_fn, flat, form)])
     yes, no = made
     if yes.form != no.form or len(yes.results) != len(no.results):
         raise UserError(
@@ -220,7 +224,7 @@ def _cond(
     args = (
         recorder.inner(recorder.reference(pred)),
         *graphs,
-        (*map(recorder.reference, flat), *map(recorder.inner, given)),
+        (*map(recorder.reference, flat), *map(recorder.inner, captured)),
     )
     recorder.suspended += 1
     chosen = yes if bool(pred.value if isinstance(pred, SymBool) else pred) else no
@@ -241,7 +245,7 @@ def _while_loop(
         after = body_fn(*xs)
         return tuple(after) if isinstance(after, (tuple, list)) else (after,)
 
-    made, given = _branches(recorder, [(cond_fn, flat, form), (body, flat, form)])
+    made, captured = _branches(recorder, [(cond_fn, flat, form), (body, flat, form)])
     graphs = [
         _attribute(recorder, "while_loop_cond_graph", made[0]),
         _attribute(recorder, "while_loop_body_graph", made[1]),
@@ -252,7 +256,7 @@ def _while_loop(
             raise UserError(
                 f"while_loop(): body_fn must keep shapes and dtypes, {before} becomes {after and after.value} at {k}{user_line()}"
             )
-    args = (*graphs, tuple(map(recorder.reference, flat)), tuple(map(recorder.inner, given)))
+    args = (*graphs, tuple(map(recorder.reference, flat)), tuple(map(recorder.inner, captured)))
     recorder.suspended += 1
     try:
         results = tree_flatten(tuple(run(cond_fn, body_fn, carried)))[0]
@@ -280,19 +284,19 @@ def _map(recorder: Recorder, run: Callable[..., Any], f: Callable, xs: Any, *mor
     rest, rest_form = _flat("map", tuple(more))
     firsts = _slices(recorder, flat)
 
-    def one(*given: Any) -> Any:
+    def one(*captured: Any) -> Any:
         return f(
-            tree_unflatten(list(given[: len(flat)]), form),
-            *tree_unflatten(list(given[len(flat) :]), rest_form),
+            tree_unflatten(list(captured[: len(flat)]), form),
+            *tree_unflatten(list(captured[len(flat) :]), rest_form),
         )
 
     operands, spec = tree_flatten((*firsts, *rest))
-    (made,), given = _branches(recorder, [(one, operands, spec)])
+    (made,), captured = _branches(recorder, [(one, operands, spec)])
     graph = _attribute(recorder, "body_graph", made)
     args = (
         graph,
         tuple(map(recorder.reference, flat)),
-        (*map(recorder.reference, rest), *map(recorder.inner, given)),
+        (*map(recorder.reference, rest), *map(recorder.inner, captured)),
     )
     recorder.suspended += 1
     try:
@@ -321,23 +325,23 @@ def _scan(
     firsts = _slices(recorder, moved)
     count: list[Any] = []
 
-    def one(*given: Any) -> Any:
+    def one(*captured: Any) -> Any:
         pair = combine_fn(
-            tree_unflatten(list(given[: len(start)]), start_form),
-            tree_unflatten(list(given[len(start) :]), form),
+            tree_unflatten(list(captured[: len(start)]), start_form),
+            tree_unflatten(list(captured[len(start) :]), form),
         )
         carry, y = pair
         count[:] = [tree_flatten(y)[1]]
         return (*tree_flatten(carry)[0], *tree_flatten(y)[0])
 
     operands, spec = tree_flatten((*start, *firsts))
-    (made,), given = _branches(recorder, [(one, operands, spec)])
+    (made,), captured = _branches(recorder, [(one, operands, spec)])
     graph = _attribute(recorder, "scan_combine_graph", made)
     args = (
         graph,
         tuple(map(recorder.reference, start)),
         tuple(map(recorder.reference, moved)),
-        tuple(map(recorder.inner, given)),
+        tuple(map(recorder.inner, captured)),
     )
     recorder.suspended += 1
     try:

@@ -142,10 +142,10 @@ def _example(program: ExportedProgram) -> tuple[tuple, dict[str, Any], Any]:
     labels = {
         name: Dim(f"d_{name}", min=max(int(low), 0), max=_end(high)) for name, (low, high) in ranges.items()
     }
-    given = program.example_inputs
+    inputs = program.example_inputs
     leaves: list[Any] = []
-    if given is not None:
-        leaves = program._get_flat_args_with_check(*given)[0]  # type: ignore[assignment]
+    if inputs is not None:
+        leaves = program._get_flat_args_with_check(*inputs)[0]  # type: ignore[assignment]
     else:
         sizes = {name: int(max(low, 2)) + k for k, (name, (low, _)) in enumerate(ranges.items())}
         leaves = [_made(v, sizes) for v in values]

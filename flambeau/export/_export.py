@@ -187,8 +187,8 @@ class _Call:
                 if kind != "constant":
                     recorder.lift(t, kind, name)
             names, heads = self.names()
-            given, inputs = self._inputs(recorder, names, sizes)
-            call_args, call_kwargs = tree_unflatten(given, self.in_spec)
+            input_leaves, inputs = self._inputs(recorder, names, sizes)
+            call_args, call_kwargs = tree_unflatten(input_leaves, self.in_spec)
             calls = _Calls(recorder, self.mod, self.preserved)
             try:
                 with recorder, calls.watched():
@@ -207,7 +207,7 @@ class _Call:
         self, recorder: Recorder, names: Sequence[str], sizes: Sequence[dict[int, Expr]]
     ) -> tuple[list[Any], list[tuple[Node, Any]]]:
         """What the module is called with, and for each leaf its node and what is known of it."""
-        given: list[Any] = []
+        input_leaves: list[Any] = []
         inputs: list[tuple[Node, Any]] = []
         symbols = recorder.symbols
         for name, leaf, own in zip(names, self.flat, sizes):
@@ -224,15 +224,15 @@ class _Call:
                 value = value_of(leaf, shape, strides)
                 shadows = tuple(like(value, leaf, w) for w in symbols.worlds[1:])
                 recorder.enter(copied, Traced(node, value, shadows))
-                given.append(copied)
+                input_leaves.append(copied)
                 node.meta["val"] = value
             elif own:
                 e = settle(symbols, own[0])
                 values = tuple(e.value(w) if isinstance(e, Expr) else e for w in symbols.worlds)
-                given.append(recorder._number(e if isinstance(e, Expr) else number(e), values, node))
+                input_leaves.append(recorder._number(e if isinstance(e, Expr) else number(e), values, node))
                 node.meta["val"] = e
             elif isinstance(leaf, _CONSTANTS):
-                given.append(leaf)
+                input_leaves.append(leaf)
                 node.meta["val"] = leaf
             else:
                 raise UserError(
@@ -241,7 +241,7 @@ class _Call:
                     "type, use torch.utils._pytree.register_pytree_node."
                 )
             inputs.append((node, node.meta["val"]))
-        return given, inputs
+        return input_leaves, inputs
 
     def _output(self, recorder: Recorder, x: Any) -> tuple[Any, Any]:
         """A leaf of the result: what the output node returns, and its argument in the signature."""

@@ -217,11 +217,11 @@ def is_flat(in_spec: TreeSpec) -> bool:
 
 def leaves_of(args: tuple, kwargs: dict[str, Any], in_spec: TreeSpec) -> list[Any]:
     """The leaves of a call's arguments; ValueError where their structure is not that of the exported call."""
-    given = (args, in_order(kwargs, in_spec))
-    leaves, spec = tree_flatten(given)
+    call = (args, in_order(kwargs, in_spec))
+    leaves, spec = tree_flatten(call)
     if spec != in_spec:
         try:  # dictionaries in another order of their keys, and subclasses that hold the same
-            leaves = in_spec.flatten_up_to(given)
+            leaves = in_spec.flatten_up_to(call)
             if not all(map(tree_is_leaf, leaves)):
                 raise ValueError
         except ValueError:

@@ -116,8 +116,10 @@ class Recorder(Worlds):
         if op.entry.details.get("of_values"):
             return self._of_values(op, func, args, kwargs)
         out = kwargs.get("out")
-        given = {k: v for k, v in kwargs.items() if k != "out"} if isinstance(out, TensorBase) else kwargs
-        result = written(op, args, given, named=True)
+        without_out = (
+            {k: v for k, v in kwargs.items() if k != "out"} if isinstance(out, TensorBase) else kwargs
+        )
+        result = written(op, args, without_out, named=True)
         if result is not None:
             schema = result.overload.schema
             function = self._target(schema)
@@ -125,7 +127,7 @@ class Recorder(Worlds):
                 positional = tuple(v for n, v in result.values if not n)
                 named = {n: v for n, v in result.values if n}
                 if isinstance(out, TensorBase):
-                    made = self.emit(function, positional, named, func, args, given, item=result.item)
+                    made = self.emit(function, positional, named, func, args, without_out, item=result.item)
                     out.resize_(made.shape) if tuple(out.shape) != tuple(made.shape) else None
                     return out.copy_(made)
                 returns = len(schema.returns)
@@ -172,9 +174,9 @@ class Recorder(Worlds):
             self.suspended -= 1
         options = {k: v for k, v in kwargs.items() if k in ("copy", "memory_format", "non_blocking")}
         moved = made.device != args[0].device
-        given = (args[0], made.device, made.dtype) if moved else (args[0], made.dtype)
+        arguments = (args[0], made.device, made.dtype) if moved else (args[0], made.dtype)
         function = target("aten", "to", "device" if moved else "dtype")
-        return self.emit(function, given, options, func, args, kwargs)
+        return self.emit(function, arguments, options, func, args, kwargs)
 
     def _composed(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """The result of what ATen has not, by the operations that it calls, where none of these depends on sizes."""

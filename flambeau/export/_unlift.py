@@ -92,7 +92,7 @@ def _written_back(
 ) -> tuple:
     """The outputs that the caller gets, after the others were written to where they belong."""
     after: dict[Any, Node] = {}
-    given = []
+    values = []
     for spec, value in zip(program.graph_signature.output_specs, outputs):
         if spec.kind in WRITTEN:
             of_input = spec.kind is OutputKind.USER_INPUT_MUTATION
@@ -103,8 +103,8 @@ def _written_back(
             else:
                 after[value] = graph.call_method("copy_", (place, value))
         elif spec.kind is not OutputKind.TOKEN:
-            given.append(value)
-    return tuple(after.get(v, v) if isinstance(v, Node) else v for v in given)
+            values.append(value)
+    return tuple(after.get(v, v) if isinstance(v, Node) else v for v in values)
 
 
 def direct(node: Node) -> Any:
@@ -173,8 +173,10 @@ class Keywords(_PyTreeCodeGen):
             return f"{head}\n    {', '.join(a for a, _ in renamed)} = {', '.join(b for _, b in renamed)}"
         count = spec.child(0).num_children
         by_name = ", ".join(f"{key!r}: {name}" for key, name in zip(spec.child(1).context, names[count:]))
-        given = f"(({''.join(f'{name}, ' for name in names[:count])}), {{{by_name}}})"
-        return f"{head}\n    {', '.join(variables)}, = fx_pytree.tree_flatten_spec({given}, self._in_spec)"
+        arguments = f"(({''.join(f'{name}, ' for name in names[:count])}), {{{by_name}}})"
+        return (
+            f"{head}\n    {', '.join(variables)}, = fx_pytree.tree_flatten_spec({arguments}, self._in_spec)"
+        )
 
     def generate_output(self, output_args: Any, *, repr_fn: Callable[[Any], str] = repr) -> str:
         spec = self.pytree_info.out_spec
@@ -224,9 +226,9 @@ class Checked:
         self.in_spec, self.as_guards = program._in_spec(), as_guards
         specs = program.graph_signature.input_specs
         nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
-        given = [n for n, s in zip(nodes, specs) if s.kind is InputKind.USER_INPUT]
+        user_inputs = [n for n, s in zip(nodes, specs) if s.kind is InputKind.USER_INPUT]
         self.guards = Guards(
-            paths(self.in_spec, names), [n.meta.get("val") for n in given], program._ranges()
+            paths(self.in_spec, names), [n.meta.get("val") for n in user_inputs], program._ranges()
         )
         self.is_flat = is_flat(self.in_spec)
         self.count, self.keywords = self.in_spec.child(0).num_children, self.in_spec.child(1).context

@@ -230,12 +230,12 @@ class Worlds(Numbers):
             return e
         return self._new_symbol(values[0], "u", values)
 
-    def _sizes_of(self, given: Any) -> list[Expr]:
+    def _sizes_of(self, args: Any) -> list[Expr]:
         """The expressions that sizes of results may be made of."""
         result: list[Expr] = []
-        tensors = [x for x in leaves_of(given) if isinstance(x, TensorBase)]
+        tensors = [x for x in leaves_of(args) if isinstance(x, TensorBase)]
         shapes = [self.traced(t).value.shape for t in tensors]
-        for x in leaves_of(given):
+        for x in leaves_of(args):
             if isinstance(x, SymInt) and x.name.expr is not None:
                 result.append(x.name.expr)
         for shape in shapes:
@@ -266,9 +266,9 @@ class Worlds(Numbers):
         try:
             with no_grad():
                 for w in range(1, self.count + 1):
-                    given = self._given(args, kwargs, w)
+                    call = self._args_in(args, kwargs, w)
                     try:
-                        made = without_data(run, *given)
+                        made = without_data(run, *call)
                     except Exception as error:  # noqa: BLE001  of whatever class the operation raises
                         return self._failed(node, run, args, kwargs, result, error)
                     if not alike(made, result):
@@ -278,7 +278,7 @@ class Worlds(Numbers):
             self.suspended -= 1
         return results, False
 
-    def _given(self, args: Any, kwargs: Any, w: int) -> tuple[Any, Any]:
+    def _args_in(self, args: Any, kwargs: Any, w: int) -> tuple[Any, Any]:
         def one(x: Any) -> Any:
             if isinstance(x, TensorBase):
                 return self.traced(x).shadows[w - 1]
@@ -325,7 +325,7 @@ class Worlds(Numbers):
                 return x.name.values[w] if isinstance(x, SymNumber) else x
 
             made: Any = result
-            if all(s.numel() <= _LARGEST for s in tensors_of(self._given(args, kwargs, w))):
+            if all(s.numel() <= _LARGEST for s in tensors_of(self._args_in(args, kwargs, w))):
                 try:
                     made = run(*mapped(args, one), **mapped(kwargs, one))
                 except Exception:  # noqa: BLE001  elements that the operation does not take

@@ -299,7 +299,7 @@ class ExportedProgram:
         """The leaves of a call's arguments, checked, and their structure."""
         spec = self._in_spec()
         leaves = leaves_of(args, kwargs, spec)
-        given = [
+        examples = [
             node.meta.get("val")
             for node, s in zip(self._placeholders(), self.graph_signature.input_specs)
             if s.kind is InputKind.USER_INPUT
@@ -307,7 +307,7 @@ class ExportedProgram:
         names = [f"args[{k}]" for k in range(spec.child(0).num_children)]
         names += [f"kwargs[{k!r}]" for k in spec.child(1).context]
         try:
-            Guards(paths(spec, names), given, self._ranges()).check(leaves)
+            Guards(paths(spec, names), examples, self._ranges()).check(leaves)
         except Violation as violation:
             raise RuntimeError(violation.path) from None
         return tuple(leaves), spec

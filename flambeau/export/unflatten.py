@@ -95,9 +95,9 @@ def unflatten(module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None
     assert spec is not None
 
     def adapted(self: Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        leaves, given = tree_flatten((args, kwargs))
-        if given != spec:
-            leaves = adapter.adapt(spec, given, leaves)
+        leaves, received = tree_flatten((args, kwargs))
+        if received != spec:
+            leaves = adapter.adapt(spec, received, leaves)
             if len(leaves) != spec.num_leaves:
                 raise ValueError(
                     f"FlatArgsAdapter.adapt() gave {len(leaves)} leaves, {spec.num_leaves} are wanted"
@@ -199,7 +199,7 @@ class _Outline:
         outputs = map_arg(
             program.graph.output_node().args[0], lambda n: self._value(n, graph, values, root, "")
         )
-        given, after = [], dict[Any, Node]()
+        returned, after = [], dict[Any, Node]()
         inputs = {n.name: n for n in self.inputs}
         by_target = {target: n for n, target in self.targets.items()}
         for spec, value in zip(program.graph_signature.output_specs, tree_leaves(outputs)):
@@ -209,8 +209,8 @@ class _Outline:
                     "copy_", (self._value(place, graph, values, root, ""), value)
                 )
             else:
-                given.append(value)
-        graph.output(tuple(after.get(v, v) if isinstance(v, Node) else v for v in given))
+                returned.append(value)
+        graph.output(tuple(after.get(v, v) if isinstance(v, Node) else v for v in returned))
         call = program.call_spec
         graph.set_codegen(Keywords(TreeInfo(names_of(program), call.in_spec, call.out_spec)))
         made = UnflattenedModule(root, graph, "UnflattenedModule")
@@ -275,9 +275,9 @@ class _Outline:
     ) -> None:
         own = set(call.nodes())
         signature = self.signatures.get(call.path) if call.number == 0 else None
-        taken, given = self._ends(call, own, signature)
+        taken, returned = self._ends(call, own, signature)
         name = call.path.removeprefix(path + ".") if path else call.path
-        made = self._module(call, taken, given, signature)
+        made = self._module(call, taken, returned, signature)
         target = self._stands(root, name, call, made)
         args: Any = tuple(self._value(n, graph, values, root, path) for n in taken)
         kwargs: dict[str, Any] = {}
@@ -286,12 +286,12 @@ class _Outline:
         result = graph.create_node("call_module", target, tuple(args), kwargs)
         result.meta = {k: v for k, v in next(iter(own)).meta.items() if k in ("nn_module_stack",)}
         if signature is not None:
-            for node, keys in zip(given, _key_paths(signature)):
+            for node, keys in zip(returned, _key_paths(signature)):
                 values[node] = _reached(graph, result, keys)
-        elif len(given) == 1:
-            values[given[0]] = result
+        elif len(returned) == 1:
+            values[returned[0]] = result
         else:
-            for k, node in enumerate(given):
+            for k, node in enumerate(returned):
                 values[node] = graph.call_function(operator.getitem, (result, k))
 
     def _ends(
@@ -311,18 +311,18 @@ class _Outline:
             for source in node._input_nodes:
                 if source not in own and self._within(source, call.path) is None:
                     taken[source] = None
-        given = [n for n in call.nodes() if any(user not in own for user in n.users)]
-        return list(taken), given
+        returned = [n for n in call.nodes() if any(user not in own for user in n.users)]
+        return list(taken), returned
 
     def _module(
-        self, call: _Call, taken: list[Node], given: list[Node], signature: ModuleCallSignature | None
+        self, call: _Call, taken: list[Node], returned: list[Node], signature: ModuleCallSignature | None
     ) -> GraphModule:
         """The module of one call."""
         graph, values, root = Graph(), dict[Any, Any](), Module()
         for node in taken:
             values[node] = graph.create_node("placeholder", node.name, name=node.name)
         self._fill(call, graph, values, root, call.path)
-        results = [self._value(n, graph, values, root, call.path) for n in given]
+        results = [self._value(n, graph, values, root, call.path) for n in returned]
         if signature is not None:
             names = [f"arg_{k}" for k in range(signature.in_spec.child(0).num_children)]
             names += list(signature.in_spec.child(1).context)

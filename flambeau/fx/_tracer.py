@@ -387,9 +387,9 @@ class Tracer(TracerBase):
         self.graph.set_codegen(codegen)
 
         def run(*values: Any) -> Any:
-            given = pytree.tree_unflatten(list(values), in_spec)
-            split = len(given) - len(by_name)
-            out = function(*given[:split], **dict(zip(by_name, given[split:], strict=True)))
+            args = pytree.tree_unflatten(list(values), in_spec)
+            split = len(args) - len(by_name)
+            out = function(*args[:split], **dict(zip(by_name, args[split:], strict=True)))
             flat, out_spec = pytree.tree_flatten(out)
             codegen.pytree_info = codegen.pytree_info._replace(out_spec=out_spec)
             return flat
@@ -494,9 +494,9 @@ def assert_is_none(value: Any, msg: str) -> None:
         raise AssertionError(msg)
 
 
-def _by_position(function: Callable[..., Any], positional: int, by_name: list[str], *given: Any) -> Any:
+def _by_position(function: Callable[..., Any], positional: int, by_name: list[str], *args: Any) -> Any:
     """Call a function with values for all of its parameters, the keyword-only ones too."""
-    return function(*given[:positional], **dict(zip(by_name, given[positional:], strict=True)))
+    return function(*args[:positional], **dict(zip(by_name, args[positional:], strict=True)))
 
 
 def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:

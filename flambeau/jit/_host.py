@@ -143,12 +143,12 @@ def formatted(text: str, *values: Any) -> str:
 @host("percentFormat")
 def percent_formatted(text: str, *values: Any) -> str:
     """`text % values`, for the conversions of TorchScript."""
-    given = iter(values)
+    remaining = iter(values)
 
     def one(match: re.Match[str]) -> str:
         if match[0] == "%%":
             return "%"
-        value = next(given, None)
+        value = next(remaining, None)
         return shown(value) if match[1] == "s" else f"%{match[1]}" % value
 
     return re.sub(r"%([sdifgeExXc%])", one, text)
@@ -243,7 +243,7 @@ _tensor_function("len")(lambda x: x.shape[0])
 _tensor_function("numel")(lambda x: x.numel())
 _tensor_function("item")(lambda x: x.item())
 _tensor_function("storage_offset")(lambda x: x.storage_offset())
-_tensor_function("is_contiguous")(lambda x, **given: x.is_contiguous(**given))
+_tensor_function("is_contiguous")(lambda x, **options: x.is_contiguous(**options))
 _tensor_function("is_floating_point")(lambda x: x.is_floating_point())
 _tensor_function("is_complex")(lambda x: x.is_complex())
 _tensor_function("is_signed")(lambda x: x.is_signed())

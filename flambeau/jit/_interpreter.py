@@ -368,26 +368,26 @@ class Compiler:
         return self.refuse(node, f"{'.'.join(names)} cannot be called")
 
     def builtin(self, name: str, node: ast.Call) -> Expression:
-        given = node.args
-        if name in ("annotate", "unchecked_cast") and len(given) == 2:
-            value = self.expression(given[1])
-            return annotated(given[0], value) if name == "annotate" else value
-        if name == "uninitialized" and len(given) == 1:
+        arg_nodes = node.args
+        if name in ("annotate", "unchecked_cast") and len(arg_nodes) == 2:
+            value = self.expression(arg_nodes[1])
+            return annotated(arg_nodes[0], value) if name == "annotate" else value
+        if name == "uninitialized" and len(arg_nodes) == 1:
             return lambda frame: None
-        if name == "isinstance" and len(given) == 2:
-            value, check = self.expression(given[0]), check_of(given[1], self.program.class_check)
+        if name == "isinstance" and len(arg_nodes) == 2:
+            value, check = self.expression(arg_nodes[0]), check_of(arg_nodes[1], self.program.class_check)
             if check is None:
                 return self.refuse(
-                    node, f"isinstance with a type that is not known: {ast.unparse(given[1])[:60]}"
+                    node, f"isinstance with a type that is not known: {ast.unparse(arg_nodes[1])[:60]}"
                 )
             return lambda frame: check(value(frame))
         if (
             name == "getattr"
-            and len(given) == 2
-            and isinstance(given[1], ast.Constant)
-            and type(given[1].value) is str
+            and len(arg_nodes) == 2
+            and isinstance(arg_nodes[1], ast.Constant)
+            and type(arg_nodes[1].value) is str
         ):
-            owner, named = self.expression(given[0]), given[1].value
+            owner, named = self.expression(arg_nodes[0]), arg_nodes[1].value
             return lambda frame: attribute(owner(frame), named)
         if name not in _FUNCTIONS:
             return self.refuse(node, f"undefined function {name!r}")

@@ -67,20 +67,20 @@ class Function:
             raise RuntimeError(
                 f"{shown} expected at most {len(names) - is_method} argument(s) but received {len(args) - is_method} argument(s)"
             )
-        given = dict(zip(names, args))
+        values = dict(zip(names, args))
         for name, value in kwargs.items():
             if name not in names:
                 raise RuntimeError(f"Unknown keyword argument '{name}' for operator '{shown}'")
-            if name in given:
+            if name in values:
                 raise RuntimeError(f"{shown} got multiple values for argument '{name}'")
-            given[name] = value
+            values[name] = value
         first = len(names) - len(defaults)
         for k, name in enumerate(names):
-            if name not in given:
+            if name not in values:
                 if k < first:
                     raise RuntimeError(f"{shown} is missing value for argument '{name}'")
-                given[name] = defaults[k - first]
-        return tuple(given[name] for name in names)
+                values[name] = defaults[k - first]
+        return tuple(values[name] for name in names)
 
 
 class ScriptClass:

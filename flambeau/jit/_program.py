@@ -210,8 +210,8 @@ class Call:
             warnings.warn(message, TracerWarning, stacklevel=2)
         result = type_of(output, "the output")
         tracer.uses = set()
-        given = _give(tracer, output)
-        lines = [*tracer.body(set(tracer.uses)), f"return {given}"]
+        returned = _give(tracer, output)
+        lines = [*tracer.body(set(tracer.uses)), f"return {returned}"]
         head = ",\n    ".join(
             [f"self: __torch__.{owner}", *(f"{p}: {k}" for p, k in zip(self.parameters, kinds))]
         )

@@ -73,11 +73,11 @@ class Site:
 
     def unfit(self, args: list[Any], kwargs: dict[str, Any]) -> str:
         """What is wrong with arguments that no overload takes."""
-        given = ", ".join(
+        types = ", ".join(
             [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
         )
         schemas = "\n".join(f"  {o.schema}" for o in self.candidates)
-        return f"{self.space}::{self.name} takes no ({given}); there are:\n{schemas}"
+        return f"{self.space}::{self.name} takes no ({types}); there are:\n{schemas}"
 
     def caller(self, args: Sequence[Expression], kwargs: dict[str, Expression]) -> Expression:
         """The call as a function of a frame."""
@@ -88,12 +88,12 @@ class Site:
         ready: dict[Any, Callable[..., Any]] = {}
 
         def run(frame: Frame) -> Any:
-            given = take(frame)
-            kinds = tuple(map(type, given))
+            call_args = take(frame)
+            kinds = tuple(map(type, call_args))
             function = ready.get(kinds)
             if function is not None:
-                return function(*given)
-            values = iter(given)
+                return function(*call_args)
+            values = iter(call_args)
             all_args = [a(frame) if isinstance(a, Literal) else next(values) for a in args]
             named = {n: e(frame) for n, e in kwargs.items()}
             result = self(all_args, named)

@@ -299,7 +299,7 @@ class Tracer:
         if self.is_own and (composed := self._composed(op, args, kwargs)) is not _NOTHING:
             return composed
         uses, self.uses = self.uses, set()
-        given = {id(t) for t in _tensors((args, kwargs))}
+        inputs = {id(t) for t in _tensors((args, kwargs))}
         self.suspended += 1
         try:
             result = func(*_plainly(args), **_plainly(kwargs))
@@ -312,12 +312,14 @@ class Tracer:
             text is not None and self.count is not None and self.count != _count(result, is_list=self.listed)
         ):
             self.uses = set()
-            self._results(self._own(op, args, kwargs), result, given if op.writes else set(), False)
+            self._results(self._own(op, args, kwargs), result, inputs if op.writes else set(), False)
         elif text is None:
-            self._given_values(op, args, result)
+            self._literal_values(op, args, result)
         else:
             in_place = bool(op.writes) or "out" in kwargs
-            self._results(text, result, given if in_place else set(), not in_place and op.entry.kind in _PURE)
+            self._results(
+                text, result, inputs if in_place else set(), not in_place and op.entry.kind in _PURE
+            )
         return result
 
     def _composed(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -359,10 +361,10 @@ class Tracer:
         del self.lines[before[4] :]
         return _NOTHING
 
-    def _touches_buffers(self, given: Any) -> bool:
+    def _touches_buffers(self, args: Any) -> bool:
         from ..nn.parameter import Parameter
 
-        return any(id(t) in self.attributes and not isinstance(t, Parameter) for t in _tensors(given))
+        return any(id(t) in self.attributes and not isinstance(t, Parameter) for t in _tensors(args))
 
     def written(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> str | None:
         """The call as code; None for one that makes a tensor of Python's values."""
@@ -443,7 +445,7 @@ class Tracer:
             "other inputs!"
         )
 
-    def _given_values(self, op: Op, args: tuple, result: Any) -> None:
+    def _literal_values(self, op: Op, args: tuple, result: Any) -> None:
         """A tensor that was made of Python's values: a constant, or what a size is."""
         if len(args) == 1 and isinstance(args[0], SymNumber):
             self._results(

@@ -146,8 +146,8 @@ class _Trial:
 
         from ..core.make.bridge import from_numpy
 
-        given = [x.detach().cpu().numpy() if isinstance(x, TensorBase) else x for x in self.args]
-        wanted = reference(*given, **self.named)
+        host_args = [x.detach().cpu().numpy() if isinstance(x, TensorBase) else x for x in self.args]
+        wanted = reference(*host_args, **self.named)
         wanted = wanted if isinstance(wanted, (tuple, list)) else (wanted,)
         arrays = [from_numpy(np.array(w)) for w in wanted]
         self.same(
@@ -203,9 +203,9 @@ class _Trial:
     def out(self) -> None:
         if not hasattr(self.op, "body") or (len(self.results) > 1 and not hasattr(self.op, "declared")):
             return  # no kernel of `flambeau.kernels`, or one of several results that is not pointwise
-        given = tuple(empty((0,), dtype=f.dtype, device=f.device) for f in self.results)
-        self.op(*self.args, **self.named, out=given[0] if len(given) == 1 else given)
-        self.same("out", given, self.results, rtol=0.0, atol=0.0)
+        empties = tuple(empty((0,), dtype=f.dtype, device=f.device) for f in self.results)
+        self.op(*self.args, **self.named, out=empties[0] if len(empties) == 1 else empties)
+        self.same("out", empties, self.results, rtol=0.0, atol=0.0)
 
     def meta(self, what: str, args: tuple, result: Sequence[Any]) -> None:
         """What is known without data is what there is with it."""
@@ -230,8 +230,8 @@ class _Trial:
             return
         stacks = self.mapped(lambda x: stack([x, x * 0.5]) if _smooth(x) else x)
 
-        def slices(*given: TensorBase) -> Any:
-            at = dict(zip(places, given))
+        def slices(*args: TensorBase) -> Any:
+            at = dict(zip(places, args))
             return self.call(*(at.get(k, x) for k, x in enumerate(self.args)))
 
         with warnings.catch_warnings():
@@ -253,8 +253,8 @@ class _Trial:
                 f"{self.who}: gradients: no result has one; pass gradients=False where that is meant"
             )
 
-        def function(*given: Any) -> Any:
-            at = dict(zip(places, given))
+        def function(*varied: Any) -> Any:
+            at = dict(zip(places, varied))
             result = _results(self.call(*(at.get(k, x) for k, x in enumerate(args))))
             return tuple(result[k] for k in smooth)
 

@@ -97,8 +97,8 @@ class Derivative:
         shapes = tuple((t.shape, t.dtype, t.device) for t in tensors)
         made = tuple((t.shape, t.dtype, t.device) for t in outs)
 
-        def formula(arrived: Any, *given: TensorBase) -> Any:
-            return self.gradients(arrived, saved_names, given, numbers, shapes, made)
+        def formula(arrived: Any, *saved_tensors: TensorBase) -> Any:
+            return self.gradients(arrived, saved_names, saved_tensors, numbers, shapes, made)
 
         tape.record(
             backward_name(self.name),
@@ -109,7 +109,7 @@ class Derivative:
         )
 
     def gradients(
-        self, arrived: Any, saved_names: list, given: tuple, numbers: Mapping, shapes: tuple, made: tuple
+        self, arrived: Any, saved_names: list, saved: tuple, numbers: Mapping, shapes: tuple, made: tuple
     ) -> list:
         if self.formula is None and self.automatic is None:
             raise RuntimeError(
@@ -121,9 +121,9 @@ class Derivative:
             for g, (shape, dtype, device) in zip(arrived, made)
         )
         if self.formula is None:
-            return self.automatic(grads, given, numbers)  # type: ignore[misc]
-        outs = given[len(saved_names) :]
-        values = {**dict(zip(saved_names, given)), **numbers, "grad": grads[0], "grads": grads}
+            return self.automatic(grads, saved, numbers)  # type: ignore[misc]
+        outs = saved[len(saved_names) :]
+        values = {**dict(zip(saved_names, saved)), **numbers, "grad": grads[0], "grads": grads}
         if outs:
             values.update(out=outs[0], outs=outs)
         result = self.formula(**{n: values[n] for n in self.wanted})

@@ -68,13 +68,13 @@ class Program:
             per_row = self.per_row | {g for g, full in zip(grads, self.full) if not full}
             reached: list[int] = []
 
-            def body(*given: Expr, **numbers: Expr) -> tuple[Expr, ...]:
-                xs = given[m:]
+            def body(*args: Expr, **numbers: Expr) -> tuple[Expr, ...]:
+                xs = args[m:]
                 results = self.body(*xs, **numbers)
-                varies = _Varying(given, [n not in per_row for n in names])
-                result = adjoint(results, given[:m], xs, varies)
+                varies = _Varying(args, [n not in per_row for n in names])
+                result = adjoint(results, args[:m], xs, varies)
                 reached[:] = [k for k, g in enumerate(result) if g is not None]
-                return tuple(ex.cast(result[k], given[0].dtype) for k in reached)  # type: ignore[arg-type]
+                return tuple(ex.cast(result[k], args[0].dtype) for k in reached)  # type: ignore[arg-type]
 
             try:
                 made = Program(
@@ -132,8 +132,8 @@ def _over(
 class _Varying:
     """Whether an expression's value changes along the row: that of the given ones is known, others follow."""
 
-    def __init__(self, given: Sequence[Expr], vary: Sequence[bool]):
-        self.varies = {id(e): v for e, v in zip(given, vary)}
+    def __init__(self, leaves: Sequence[Expr], vary: Sequence[bool]):
+        self.varies = {id(e): v for e, v in zip(leaves, vary)}
         self.alive: list[Expr] = []  # with their ids
 
     def __call__(self, e: Expr) -> bool:

@@ -53,9 +53,9 @@ class _Sums:
         """What the sums are sums of."""
         return [ex.cast(p.args[0], x.dtype) for p in self.sums(x)]
 
-    def parts_of(self, *given: Expr) -> list[Expr]:
+    def parts_of(self, *exprs: Expr) -> list[Expr]:
         """What reaches the element itself, and each of the sums."""
-        grads, x, values = given[: self.results], given[self.results], given[self.results + 1 :]
+        grads, x, values = exprs[: self.results], exprs[self.results], exprs[self.results + 1 :]
         results, sums = self.body(x), self.sums(x)
         leaves = [ex.cast(v, p.dtype) for v, p in zip(values, sums)]
         results = ex.substitute(list(results), dict(zip(sums, leaves)))  # type: ignore[assignment]
@@ -133,7 +133,7 @@ def scan(
     derivative = Derivative(body.where, body.name, (operand,), ("dim",), len(results))
     cached: list[_Sums] = []
 
-    def summed(grads: Sequence[TensorBase], given: Sequence[TensorBase], values: Any) -> list[TensorBase]:
+    def summed(grads: Sequence[TensorBase], saved: Sequence[TensorBase], values: Any) -> list[TensorBase]:
         if not cached:
             try:
                 cached.append(_Sums(body, taken))
@@ -141,7 +141,7 @@ def scan(
                 raise TypeError(
                     f"{body.where}: {error}; declare its derivative with @{body.name}.derivative"
                 ) from None
-        return [cached[0].gradient(grads, given[0], values["dim"])]
+        return [cached[0].gradient(grads, saved[0], values["dim"])]
 
     def run(x: Any, dim: int) -> Any:
         if not isinstance(x, TensorBase):

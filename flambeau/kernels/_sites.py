@@ -97,8 +97,8 @@ class _Adding:
         parameters += [kind(n, kind.KEYWORD_ONLY) for n in sites.numbers]
         self.__signature__ = inspect.Signature(parameters)
 
-    def __call__(self, at: At, out: Operand, *given: Operand, **numbers: Any) -> ix.Store:
-        grads, operands = given[: self.results], given[self.results :]
+    def __call__(self, at: At, out: Operand, *tensors: Operand, **numbers: Any) -> ix.Store:
+        grads, operands = tensors[: self.results], tensors[self.results :]
         results = [r for r in self.sites.trace(at, *operands, **numbers) if ex.is_float(r.dtype)]
         loads = _loads(results)
         here = [e for e in loads if e.value == operands[self.operand].number][self.site]

@@ -120,10 +120,10 @@ def _types(op: Op, signature: inspect.Signature) -> dict[str, SchemaType]:
         }
         result.update((n, t) for n, t in types.items() if result[n].base == "float")
     for text in entry.details.get("overloads", ())[:1] if op is entry.function else ():
-        given = ast.parse(f"def f{text}: ...").body[0].args
+        arguments = ast.parse(f"def f{text}: ...").body[0].args
         types = {
             a.arg: annotated(ast.unparse(a.annotation))
-            for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)
+            for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
             if a.annotation is not None
         }
     if op is entry.in_place and isinstance(entry.function, Op):

@@ -110,8 +110,8 @@ def _to(
 ):
     if layout not in (None, x.layout):
         raise NotImplementedError(f"to(): a copy in layout {layout} is made by to_sparse and its kin")
-    given = {} if memory_format is None else {"memory_format": memory_format}
-    return x.to(dtype=dtype, device=device, non_blocking=non_blocking, copy=copy, **given)
+    options = {} if memory_format is None else {"memory_format": memory_format}
+    return x.to(dtype=dtype, device=device, non_blocking=non_blocking, copy=copy, **options)
 
 
 # --- products and transforms ------------------------------

@@ -40,8 +40,8 @@ def _to_copy(
 ):
     if layout not in (None, x.layout):
         raise NotImplementedError(f"_to_copy(): a copy in layout {layout} is made by to_sparse and its kin")
-    given = {"memory_format": memory_format} if memory_format is not None else {}
-    made = x.to(dtype=dtype, device=device, non_blocking=non_blocking, copy=True, **given)
+    options = {"memory_format": memory_format} if memory_format is not None else {}
+    made = x.to(dtype=dtype, device=device, non_blocking=non_blocking, copy=True, **options)
     return made.pin_memory() if pin_memory else made
 
 
@@ -248,8 +248,8 @@ def _upsampled(mode: str, aligned: bool) -> Callable[..., Any]:
     """A resampling by sizes or factors; factors win where both are given, as sizes of a trace are those of its example."""
 
     def resample(x, output_size, *align, **factors):
-        given = align[1:] if aligned else align
-        scales = list(factors.values())[0] if factors else (given[0] if given else None)
+        align_rest = align[1:] if aligned else align
+        scales = list(factors.values())[0] if factors else (align_rest[0] if align_rest else None)
         scales = None if scales is None else list(scales)
         named = {"align_corners": align[0]} if aligned else {}
         size = output_size if scales is None else None

@@ -239,15 +239,15 @@ class Overload:
                 table = _TABLES.get(argument.type.base)
                 part = Part(None, None, value if table is None or value is None else table[value])
             else:
-                given = kwargs[key] if isinstance(key, str) else args[key]
-                if given == [] and argument.default_value == [] if isinstance(given, list) else False:
+                passed = kwargs[key] if isinstance(key, str) else args[key]
+                if passed == [] and argument.default_value == [] if isinstance(passed, list) else False:
                     continue
-                if target is None and (argument.name in HINTS or given is None):
+                if target is None and (argument.name in HINTS or passed is None):
                     continue
                 if target is None or target.is_variadic or argument.type.base == "Generator":
                     return None
-                part = Part(key, _converter(argument.type, given, loosely), None)
-                if target.drops_none and given is None:
+                part = Part(key, _converter(argument.type, passed, loosely), None)
+                if target.drops_none and passed is None:
                     continue
             if target.reduces:
                 part = part._replace(convert=REDUCTIONS.__getitem__)
@@ -307,15 +307,15 @@ class Prepared:
     def __call__(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.is_direct:
             return self.function(*args)
-        given = [part.take(args, kwargs) for part in self.parts]
+        call_args = [part.take(args, kwargs) for part in self.parts]
         if self.named:
-            return self.function(*given, **{name: part.take(args, kwargs) for name, part in self.named})
-        return self.function(*given)
+            return self.function(*call_args, **{name: part.take(args, kwargs) for name, part in self.named})
+        return self.function(*call_args)
 
 
-def _behind(function: Any, rest: list[Any], named: dict[str, Any], *given: Any) -> Any:
+def _behind(function: Any, rest: list[Any], named: dict[str, Any], *args: Any) -> Any:
     """A call with more arguments behind those that are given."""
-    return function(*given, *rest, **named)
+    return function(*args, *rest, **named)
 
 
 def _ordered(
@@ -324,12 +324,12 @@ def _ordered(
     named: dict[str, Any],
     order: list[int],
     later: dict[str, int],
-    *given: Any,
+    *args: Any,
 ) -> Any:
     """A call whose arguments are in another order: that of `order` among those that are given and those that are fixed."""
-    all_args = (*given, *fixed)
+    all_args = (*args, *fixed)
     if later:
-        named = named | {n: given[k] for n, k in later.items()}
+        named = named | {n: args[k] for n, k in later.items()}
     return function(*[all_args[k] for k in order], **named)
 
 
@@ -339,9 +339,9 @@ def _call_with_all(
     """The call with what varies put among the other arguments."""
     template = list(args)
 
-    def call(*given: Any) -> Any:
+    def call(*call_args: Any) -> Any:
         all_args = template.copy()
-        for k, value in zip(varying, given):
+        for k, value in zip(varying, call_args):
             all_args[k] = value
         return prepared(all_args, kwargs)
 

@@ -248,7 +248,7 @@ def infer_schema(
     >>> flambeau.library.infer_schema(scale, op_name="scale", mutates_args={})
     'scale(Tensor x, float by=2.0, *, SymInt[]? dims=None) -> Tensor'
     """
-    given = as_tags(tags)
-    if Tag.inplace in given and Tag.out in given:
+    tag_set = as_tags(tags)
+    if Tag.inplace in tag_set and Tag.out in tag_set:
         raise AssertionError("torch.Tag.inplace and torch.Tag.out are mutually exclusive")
-    return (op_name or "") + _Inference(prototype_function, mutates_args, given).schema()
+    return (op_name or "") + _Inference(prototype_function, mutates_args, tag_set).schema()

@@ -77,14 +77,14 @@ class DispatchKeySet:
     """
 
     def __init__(self, keys: Any = ()) -> None:
-        given: Iterable[Any] = (
+        several: Iterable[Any] = (
             (keys,)
             if isinstance(keys, Enum | str)
             else keys._keys
             if isinstance(keys, DispatchKeySet)
             else keys
         )
-        self._keys: frozenset[Any] = frozenset(DispatchKey[key_named(k)] for k in given)
+        self._keys: frozenset[Any] = frozenset(DispatchKey[key_named(k)] for k in several)
 
     def has(self, key: Any) -> bool:
         """Whether a key is among them."""

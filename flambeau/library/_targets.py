@@ -80,10 +80,10 @@ class Target:
             tensors = [x for x in tree_leaves((args, kwargs)) if has_torch_function((x,))]
             if tensors:
                 return handle_torch_function(self, tensors, *args, **kwargs)
-            given = ", ".join(
+            types = ", ".join(
                 [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
             )
-            raise RuntimeError(f"{self}: takes no ({given}); the schema is {self._schema}") from None
+            raise RuntimeError(f"{self}: takes no ({types}); the schema is {self._schema}") from None
         if (
             key is not None
             and out is None

@@ -120,15 +120,15 @@ class Raggedness:
         self.source = offsets if lengths is None else lengths
         self.root, self.number = self, next(_numbers)
         _check_kind("offsets", offsets)
-        given = [0] * offsets.shape[0] if offsets.is_meta else offsets.tolist()
-        if not given:
+        offset_list = [0] * offsets.shape[0] if offsets.is_meta else offsets.tolist()
+        if not offset_list:
             raise ValueError("offsets must have a beginning, and an end for each sequence: got shape (0,)")
-        _check_offsets(given)
-        self.starts = given[:-1]
+        _check_offsets(offset_list)
+        self.starts = offset_list[:-1]
         if lengths is None:
-            self.sizes = [b - a for a, b in itertools.pairwise(given)]
+            self.sizes = [b - a for a, b in itertools.pairwise(offset_list)]
         else:
-            self.sizes = _checked_lengths(lengths, given)
+            self.sizes = _checked_lengths(lengths, offset_list)
         ends = [a + n for a, n in zip(self.starts, self.sizes)]
         self.end = max(ends, default=0)
         self.batch = len(self.starts)
@@ -218,18 +218,18 @@ class Raggedness:
         return self._tensor([0, *itertools.accumulate(self.sizes)])
 
 
-def _check_kind(label: str, given: TensorBase) -> None:
-    if given.ndim != 1 or given.dtype.name not in ("int64", "int32"):
+def _check_kind(label: str, value: TensorBase) -> None:
+    if value.ndim != 1 or value.dtype.name not in ("int64", "int32"):
         raise ValueError(
-            f"{label} must be of one dimension and int64 or int32, got shape {tuple(given.shape)} of {given.dtype}"
+            f"{label} must be of one dimension and int64 or int32, got shape {tuple(value.shape)} of {value.dtype}"
         )
 
 
-def _check_offsets(given: list[int]) -> None:
+def _check_offsets(offsets: list[int]) -> None:
     """ValueError, which names the place, unless offsets rise from a place that there is."""
-    if given[0] < 0:
-        raise ValueError(f"offsets must not be negative, got {given[0]} at place 0")
-    for k, (a, b) in enumerate(itertools.pairwise(given)):
+    if offsets[0] < 0:
+        raise ValueError(f"offsets must not be negative, got {offsets[0]} at place 0")
+    for k, (a, b) in enumerate(itertools.pairwise(offsets)):
         if a > b:
             raise ValueError(f"offsets must not fall, got {a} and then {b} at place {k + 1}")
 

@@ -89,10 +89,10 @@ def _variance(
 def _norm(func: Any, input: NestedTensor, ord: Any = None, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Of all elements, or of dense dimensions."""
     order = kwargs.pop("p", ord)
-    given = () if order is None else (order,)
+    order_args = () if order is None else (order,)
     dims = _dims(func.__name__, input, dim)
     if dims is None:
-        return func(packed(input)._elements.reshape(-1), *given, **kwargs)
+        return func(packed(input)._elements.reshape(-1), *order_args, **kwargs)
     r = input._ragged_idx
     if r in dims or 0 in dims:
         raise RuntimeError(
@@ -100,7 +100,7 @@ def _norm(func: Any, input: NestedTensor, ord: Any = None, dim: Any = None, *arg
         )
     keepdim = args[0] if args else kwargs.pop("keepdim", False)
     inner = [d - 1 for d in dims]
-    result = func(input._elements, order if given else 2, inner, keepdim, **kwargs)
+    result = func(input._elements, order if order_args else 2, inner, keepdim, **kwargs)
     return _like_rows(result, input, r - (0 if keepdim else sum(d < r for d in dims)))
 
 

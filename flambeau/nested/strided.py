@@ -288,9 +288,9 @@ def _gathered(result: list, like: StridedNestedTensor) -> Any:
 def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Over the buffers where sizes agree and the others are numbers; else on parts."""
     like = _first((*args, *kwargs.values()))
-    given = [x for x in (*args, *kwargs.values()) if isinstance(x, TensorBase)]
+    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, TensorBase)]
     name = func.__name__
-    for x in given:
+    for x in tensors:
         if isinstance(x, StridedNestedTensor) and x._sizes != like._sizes:
             raise RuntimeError(
                 f"{name} does not support broadcasting when given a NestedTensor of other sizes: got {like._sizes} and {x._sizes}"
@@ -299,7 +299,7 @@ def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             f"{name}(): the result is nested and cannot be written to a dense tensor of shape {tuple(args[0].shape)}"
         )
-    if all(isinstance(x, StridedNestedTensor) or x.ndim == 0 for x in given):
+    if all(isinstance(x, StridedNestedTensor) or x.ndim == 0 for x in tensors):
         result = func(*map(_buffer, args), **{n: _buffer(x) for n, x in kwargs.items()})
         if func.writes:
             return args[0]

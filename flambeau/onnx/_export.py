@@ -154,9 +154,9 @@ def export(
     return program
 
 
-def _check_own(**given: Any) -> None:
+def _check_own(**options: Any) -> None:
     """NotImplementedError for what only PyTorch's exporters do."""
-    for name, value in given.items():
+    for name, value in options.items():
         if value:
             raise NotImplementedError(
                 f"onnx.export(): {name} is an option of PyTorch's own exporters; register_custom_op_symbolic takes forms of operations"
@@ -200,15 +200,15 @@ def _arguments(args: Any, kwargs: Mapping[str, Any] | None, dynamo: bool) -> tup
     return args, named
 
 
-def _named(model: Any, args: tuple, kwargs: dict[str, Any], given: Sequence[str] | None) -> list[str]:
+def _named(model: Any, args: tuple, kwargs: dict[str, Any], chosen: Sequence[str] | None) -> list[str]:
     """The names of inputs: those given, then those that follow."""
     names = input_names(model, args, kwargs)
-    if given is not None:
-        if len(given) > len(names):
+    if chosen is not None:
+        if len(chosen) > len(names):
             raise ValueError(
-                f"onnx.export(): {len(given)} input_names for {len(names)} tensors among the arguments"
+                f"onnx.export(): {len(chosen)} input_names for {len(names)} tensors among the arguments"
             )
-        names[: len(given)] = given
+        names[: len(chosen)] = chosen
     if len(set(names)) != len(names):
         raise ValueError(f"onnx.export(): input names must differ, got {names}")
     return names
@@ -284,13 +284,13 @@ def _held_weight(g: Writer, t: TensorBase, name: str) -> Value:
     return held_value(g, t, name)
 
 
-def _name_outputs(model: Model, given: Sequence[str] | None, axes: Axes) -> None:
+def _name_outputs(model: Model, output_names: Sequence[str] | None, axes: Axes) -> None:
     count = len(model.outputs)
     names = ["output"] if count == 1 else [f"output_{k}" for k in range(count)]
-    if given is not None:
-        if len(given) > count:
-            raise ValueError(f"onnx.export(): {len(given)} output_names for {count} results")
-        names[: len(given)] = given
+    if output_names is not None:
+        if len(output_names) > count:
+            raise ValueError(f"onnx.export(): {len(output_names)} output_names for {count} results")
+        names[: len(output_names)] = output_names
     taken = {v.name for v, _ in model.inputs}
     for name in names:
         if name in taken or names.count(name) > 1:

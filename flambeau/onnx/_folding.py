@@ -36,10 +36,10 @@ def _fixed(model: Model, node: Node) -> bool:
 def _computed(model: Model, node: Node, opset: int) -> dict[str, np.ndarray] | None:
     """The results of a node by their names; None where one is large, or no array of NumPy."""
     outputs: list[tuple[Value, list[Any]]] = [(Value(n, model.dtypes[n]), []) for n in node.outputs if n]
-    given = {n: model.constants[n] for n in node.inputs if n}
-    if any(model.dtypes[n] == "bfloat16" for n in (*given, *(v.name for v, _ in outputs))):
+    constants = {n: model.constants[n] for n in node.inputs if n}
+    if any(model.dtypes[n] == "bfloat16" for n in (*constants, *(v.name for v, _ in outputs))):
         return None
-    alone = Model([node], given, model.dtypes, [], outputs, [], {})
+    alone = Model([node], constants, model.dtypes, [], outputs, [], {})
     with no_grad():
         result = load_model(alone.proto(opset).SerializeToString())()
     made = [t for t in (result if isinstance(result, tuple) else (result,)) if isinstance(t, TensorBase)]

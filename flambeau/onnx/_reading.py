@@ -307,14 +307,14 @@ class Reader:
         nodes: Sequence[NodeMessage],
         scope: Scope,
         opsets: dict[str, int],
-        given: dict[str, AttributeMessage],
+        outer: dict[str, AttributeMessage],
     ) -> None:
         for node in nodes:
             self.count += 1
             if self.count > MOST_NODES:
                 raise OnnxLoadError(f"the model has more than {MOST_NODES} nodes")
             try:
-                self.node(node, scope, opsets, given)
+                self.node(node, scope, opsets, outer)
             except OnnxLoadError as error:
                 if getattr(error, "is_located", False):
                     raise
@@ -328,7 +328,7 @@ class Reader:
         node: NodeMessage,
         scope: Scope,
         opsets: dict[str, int],
-        given: dict[str, AttributeMessage],
+        outer: dict[str, AttributeMessage],
     ) -> None:
         domain = _domain(node.domain)
         attributes = {}
@@ -336,8 +336,8 @@ class Reader:
             if a.name in attributes:
                 raise OnnxFormatError(f"the attribute '{a.name}' stands twice")
             if a.ref_attr_name:
-                if a.ref_attr_name in given:
-                    attributes[a.name] = given[a.ref_attr_name]
+                if a.ref_attr_name in outer:
+                    attributes[a.name] = outer[a.ref_attr_name]
             else:
                 attributes[a.name] = a
         key = domain, node.op_type, node.overload
@@ -374,10 +374,10 @@ class Reader:
         unknown = set(attributes) - set(function.attribute) - {a.name for a in function.attribute_proto}
         if unknown:
             raise OnnxFormatError(f"the function {function.name} has no attribute '{min(unknown)}'")
-        given = {a.name: a for a in function.attribute_proto} | attributes
+        call_attributes = {a.name: a for a in function.attribute_proto} | attributes
         opsets = {_domain(o.domain): o.version for o in function.opset_import}
         self.calls.append(key)
-        self.nodes(function.node, inner, opsets, given)
+        self.nodes(function.node, inner, opsets, call_attributes)
         self.calls.pop()
         for name, outside in zip(function.output, node.output):
             if outside:

@@ -120,13 +120,13 @@ class _CachedCall:
     def __init__(self, out: Any, saved: list[TensorBase], args: tuple, kwargs: dict) -> None:
         self.out = tree_map(_Value, out)
         self.random: Any = None
-        given = tree_leaves((args, kwargs))
-        self.saved = [self._recipe(t, given) for t in saved]
+        inputs = tree_leaves((args, kwargs))
+        self.saved = [self._recipe(t, inputs) for t in saved]
 
     @staticmethod
-    def _recipe(t: TensorBase, given: list[Any]) -> tuple:
+    def _recipe(t: TensorBase, inputs: list[Any]) -> tuple:
         """An argument, or a view of one, is taken from the arguments of the second call; only what the first one computed is kept."""
-        for i, a in enumerate(given):
+        for i, a in enumerate(inputs):
             if a is t:
                 return i, None
             where = _memory(a)
@@ -135,16 +135,16 @@ class _CachedCall:
         return None, t.detach()
 
     def saved_with(self, args: tuple, kwargs: dict) -> list[TensorBase]:
-        given = tree_leaves((args, kwargs))
+        inputs = tree_leaves((args, kwargs))
         result = []
         for i, how in self.saved:
             if i is None:
                 result.append(how)
             elif how is None:
-                result.append(given[i])
+                result.append(inputs[i])
             else:
                 size, stride, ahead = how
-                result.append(given[i].detach().as_strided(size, stride, given[i].storage_offset() + ahead))
+                result.append(inputs[i].detach().as_strided(size, stride, inputs[i].storage_offset() + ahead))
         return result
 
 

@@ -444,19 +444,19 @@ def _overtaken(rank, size):
     value, theirs, mine = Id(7, 0), Id(5, 0), Id(7, 1)
     references.reported(NEWS.pack(*value, *theirs, 5))
     owned = references.find(value)
-    references.given_back(value, theirs)
+    references.delete_fork(value, theirs)
     assert references.find(value) is owned
     references.reported(NEWS.pack(*value, *mine, 7))
     assert references.find(value) is owned
-    references.given_back(value, Id(3, 3))  # before it is reported
+    references.delete_fork(value, Id(3, 3))  # before it is reported
     references.reported(NEWS.pack(*value, *Id(3, 3), 3))
     assert references.find(value) is owned and not references.early
-    references.given_back(value, mine)
+    references.delete_fork(value, mine)
     assert not references.owned
     # one whose creator dies first
     references.reported(NEWS.pack(*value, *theirs, 5))
     references.died(7)
-    references.given_back(value, theirs)
+    references.delete_fork(value, theirs)
     assert not references.owned and isinstance(owned, Owned)
 
 

@@ -221,11 +221,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("mode", choices=["torch_to_dcp", "dcp_to_torch"])
     parser.add_argument("src")
     parser.add_argument("dst")
-    given = parser.parse_args(arguments)
-    there = os.path.isfile if given.mode == "torch_to_dcp" else os.path.isdir
-    if not there(given.src):
-        raise SystemExit(f"no checkpoint found at {given.src}")
-    (torch_save_to_dcp if given.mode == "torch_to_dcp" else dcp_to_torch_save)(given.src, given.dst)
+    options = parser.parse_args(arguments)
+    there = os.path.isfile if options.mode == "torch_to_dcp" else os.path.isdir
+    if not there(options.src):
+        raise SystemExit(f"no checkpoint found at {options.src}")
+    (torch_save_to_dcp if options.mode == "torch_to_dcp" else dcp_to_torch_save)(options.src, options.dst)
 
 
 if __name__ == "__main__":

@@ -98,12 +98,12 @@ def ignored_in(
         raise ValueError(
             "Cannot pass both ignored_modules and ignored_states at the same time. Please just pass ignored_states."
         )
-    given = list(ignored_modules if ignored_modules is not None else ignored_states or ())
-    parameters = {each for each in given if isinstance(each, Parameter)}
-    modules = [each for each in given if isinstance(each, Module)]
-    if len(parameters) + len(modules) != len(given):
+    ignored = list(ignored_modules if ignored_modules is not None else ignored_states or ())
+    parameters = {each for each in ignored if isinstance(each, Parameter)}
+    modules = [each for each in ignored if isinstance(each, Module)]
+    if len(parameters) + len(modules) != len(ignored):
         raise TypeError(
-            f"FSDP: ignored modules and states must be nn.Module or nn.Parameter, got {[type(each) for each in given]}"
+            f"FSDP: ignored modules and states must be nn.Module or nn.Parameter, got {[type(each) for each in ignored]}"
         )
     if parameters and modules:
         raise ValueError("ignored_states expects all nn.Parameter or all nn.Module list elements")
@@ -159,8 +159,8 @@ def auto_wrap(
 def check_device(device_id: Any) -> None:
     """ValueError for a device that no group of processes reaches."""
     if device_id is not None:
-        given = Device("cuda", device_id) if isinstance(device_id, int) else Device(device_id)
-        if given.type != "cpu":
+        device = Device("cuda", device_id) if isinstance(device_id, int) else Device(device_id)
+        if device.type != "cpu":
             raise ValueError(
                 f"FSDP: device_id must be None or the CPU, since groups are on the CPU, got {device_id}"
             )

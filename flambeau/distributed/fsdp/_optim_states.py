@@ -171,13 +171,13 @@ def local(
     names = _Names(model, optim)
     if isinstance(_config(model), LocalOptimStateDictConfig):
         return state_dict
-    given: dict[str, Any] = state_dict["state"]
+    states: dict[str, Any] = state_dict["state"]
     result: dict[Any, Any] = {}
     for bucket, bucket_names in names.buckets:
-        _into_pieces(bucket, bucket_names, names, given, result)
+        _into_pieces(bucket, bucket_names, names, states, result)
     for name, p in names.others.items():
-        if id(p) in names.numbers and name in given:
-            result[names.numbers[id(p)]] = given[name]
+        if id(p) in names.numbers and name in states:
+            result[names.numbers[id(p)]] = states[name]
     numbered = {name: number for number, mine in names.by_number.items() for name in mine}
     groups = []
     for group in state_dict["param_groups"]:
@@ -191,13 +191,13 @@ def local(
 
 
 def _into_pieces(
-    bucket: Bucket, bucket_names: list[str], names: _Names, given: dict[str, Any], result: dict[Any, Any]
+    bucket: Bucket, bucket_names: list[str], names: _Names, states: dict[str, Any], result: dict[Any, Any]
 ) -> None:
     for name, k, number in names.pieces(bucket, bucket_names):
-        if name not in given:
+        if name not in states:
             continue
         region = bucket.slots[k].region
-        for key, value in given[name].items():
+        for key, value in states[name].items():
             value = full_tensor_of(value)
             there = result.setdefault(number, {})
             if not isinstance(value, TensorBase) or tuple(value.shape) != region.shape or value.dim() == 0:

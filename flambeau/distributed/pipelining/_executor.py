@@ -183,9 +183,9 @@ class Executor:
             work.wait()
         starts = []
         for out, grads in zip(outputs, zip(*self._grads.pop((stage.stage_index, m)))):
-            given = [g for g in grads if g is not None]
-            if out.requires_grad and given:
-                starts.append((out, sum(given[1:], given[0])))
+            present = [g for g in grads if g is not None]
+            if out.requires_grad and present:
+                starts.append((out, sum(present[1:], present[0])))
         return starts
 
     # What stages give each other -----------------------------------------------------------------------------------------------

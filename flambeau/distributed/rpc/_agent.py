@@ -435,7 +435,7 @@ class Agent:
                     self._reply(connection, Message(REPLY, message.number, b"", ()))
             case kind if kind == DROPPED:
                 value_id, fork, _ = _references._news(message.data)
-                self.references.given_back(value_id, fork)
+                self.references.delete_fork(value_id, fork)
             case kind if kind == GOODBYE:
                 connection.said_goodbye = True
             case kind:

@@ -33,8 +33,8 @@ def join(
         RuntimeError: workers disagree on how many they are, two have one rank or one name, or one does not come
     """
     patience = timedelta(seconds=options.rpc_timeout) if options.rpc_timeout else _FOREVER
-    given = rank if rank >= 0 else None
-    base_store, rank, size, host = rendezvous(options.init_method, given, size, patience)
+    requested_rank = rank if rank >= 0 else None
+    base_store, rank, size, host = rendezvous(options.init_method, requested_rank, size, patience)
     store = PrefixStore(f"rpc_prefix_{time_formed}", base_store)
     store.set_timeout(patience)
     listening = socket.create_server((host, 0), family=_family(host), backlog=max(size, 16))

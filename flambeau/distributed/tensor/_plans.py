@@ -90,12 +90,14 @@ class Plan:
         self,
         call: Call,
         outline: Any,
-        given: Sequence[DTensorSpec],
+        operands: Sequence[DTensorSpec],
         inputs: Sequence[DTensorSpec],
         specs: Sequence[DTensorSpec],
     ) -> None:
         self.call, self.outline, self.writes = call, outline, bool(call.op.writes)
-        self.targets = [None if a.placements == b.placements else b.placements for a, b in zip(given, inputs)]
+        self.targets = [
+            None if a.placements == b.placements else b.placements for a, b in zip(operands, inputs)
+        ]
         self.results = [(spec.placements, spec.tensor_meta, spec.local_shape) for spec in specs]
         direct = call.compute is None and call.adjust is None
         self.direct = direct and set(call.names) <= {*call.parameters.names, call.parameters.rest}
@@ -106,11 +108,11 @@ class Plan:
         order = [n for n in (*parameters.names, parameters.rest, *parameters.named) if n in bound]
         return {name: bound[name] for name in (*order, *bound)}
 
-    def compute(self, local: dict[str, Any], given: Sequence[Any], specs: list[DTensorSpec]) -> Any:
+    def compute(self, local: dict[str, Any], operands: Sequence[Any], specs: list[DTensorSpec]) -> Any:
         """The pieces of results."""
         call = self.call
         call.inputs = [
-            x._spec if target is None else x._spec.placed(target) for x, target in zip(given, self.targets)
+            x._spec if target is None else x._spec.placed(target) for x, target in zip(operands, self.targets)
         ]
         try:
             if call.adjust is not None:

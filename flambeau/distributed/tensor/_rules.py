@@ -160,11 +160,11 @@ def along(call: Call) -> Iterator[Choice]:
     """What works along `dim`: cut along any other dimension, all operands that have as many."""
     yield replicated(call)
     x = call.operands[0]
-    given = call.argument("dim" if "dim" in call.parameters.names else "dims")
+    dims = call.argument("dim" if "dim" in call.parameters.names else "dims")
     rank = x.dim()
-    if given is None:
+    if dims is None:
         return
-    rows = dims_of(given, rank)
+    rows = dims_of(dims, rank)
     for dim in range(rank):
         if dim in rows or any(t.dim() == rank and t.shape[dim] != x.shape[dim] for t in call.operands):
             continue

@@ -230,10 +230,10 @@ def _check_called(program: ExportedProgram) -> None:
     except (ValueError, AssertionError) as error:
         raise Damaged(str(error)[:300]) from None
     signature = program.graph_signature
-    taken, given = call.in_spec.num_leaves, call.out_spec.num_leaves  # type: ignore[union-attr]
+    taken, returned = call.in_spec.num_leaves, call.out_spec.num_leaves  # type: ignore[union-attr]
     inputs, outputs = len(signature.user_inputs), len(signature.user_outputs)
     require(taken == inputs, f"the arguments have {taken} leaves, and the graph takes {inputs}")
-    require(given == outputs, f"the result has {given} leaves, and the graph gives {outputs}")
+    require(returned == outputs, f"the result has {returned} leaves, and the graph gives {outputs}")
     for node in program.graph.nodes:
         if node.op == "placeholder" and "val" not in node.meta:
             raise Damaged(f"there is no description of the input {short(node.name)}")

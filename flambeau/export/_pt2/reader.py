@@ -269,19 +269,19 @@ class GraphReader:
         schema = getattr(function, "_schema", None)
         order = [a.name for a in schema.arguments] if schema is not None else []
         required = {a.name for a in schema.arguments if not a.kwarg_only} if schema is not None else set()
-        for k, given in enumerate(data["inputs"]):
-            name, kind = given["name"], given.get("kind")
+        for k, input in enumerate(data["inputs"]):
+            name, kind = input["name"], input.get("kind")
             by_place = kind == POSITIONAL or (kind is None and (not name or name in required))
             at = not kwargs and by_place and (not order or (k < len(order) and order[k] == name))
             if at or schema is None and (not name or by_place):
                 require(not kwargs, "an argument by position follows one by name")
-                args.append(self.value(given["arg"]))
+                args.append(self.value(input["arg"]))
             else:
                 require(
                     name.isidentifier() and not keyword.iskeyword(name) and name not in kwargs,
                     f"{short(name)} is no name of an argument",
                 )
-                kwargs[name] = self.value(given["arg"])
+                kwargs[name] = self.value(input["arg"])
         if schema is not None:
             kwargs = self._by_schema(data["target"], schema, args, kwargs)
         node = self.graph.call_function(function, tuple(args), kwargs, name=self._node_name(data))

@@ -320,23 +320,23 @@ class Attributes(Lines):
         return parts, result
 
     def index_python(self, parts: list[Any], values: list[Simple]) -> str:
-        given = iter(values)
+        remaining = iter(values)
         shown = []
         for kind, _ in parts:
             if kind == "slice":
-                three = [next(given) for _ in range(3)]
+                three = [next(remaining) for _ in range(3)]
                 shown.append(
                     "slice(" + ", ".join(v.py for v in three) + ")"
                     if any(v.type != NONE for v in three)
                     else ":"
                 )
             else:
-                shown.append("..." if kind == "..." else next(given).py)
+                shown.append("..." if kind == "..." else next(remaining).py)
         return ", ".join(shown)
 
     def steps(self, text: str, parts: list[Any], values: list[Simple], node: ast.AST) -> tuple[str, str]:
         """The tensor that the plain parts choose, and the list of those that look up ("" for none)."""
-        given, dim, looked = iter(values), 0, list[str | None]()
+        remaining, dim, looked = iter(values), 0, list[str | None]()
         for k, (kind, part) in enumerate(parts):
             if kind == "...":
                 rest = sum(self._consumes(p, v) for p, v in self._paired(parts[k + 1 :], values))
@@ -350,14 +350,14 @@ class Attributes(Lines):
                     break
                 continue
             if kind == "slice":
-                three = [next(given) for _ in range(3)]
+                three = [next(remaining) for _ in range(3)]
                 if any(v.type != NONE for v in three):
                     step = "1" if three[2].type == NONE else three[2].text
                     text = f"torch.slice({text}, {dim}, {three[0].text}, {three[1].text}, {step})"
                 looked.append(None)
                 dim += 1
                 continue
-            value = next(given)
+            value = next(remaining)
             index_type = value.type
             if index_type == INT:
                 text = f"torch.select({text}, {dim}, {value.text})"

@@ -287,22 +287,22 @@ def public(
         return filled
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given: Any = args
+        call_args: Any = args
         if kwargs or len(args) != count:
-            given = completed(args, kwargs)
+            call_args = completed(args, kwargs)
         for k, kind in checked:
-            if not (kind is TENSOR and isinstance(given[k], Tensor)):
+            if not (kind is TENSOR and isinstance(call_args[k], Tensor)):
                 break
         else:
-            result = function(*given)
+            result = function(*call_args)
             return boundary.outwards(result) if turns else result
-        given = list(given)
+        call_args = list(call_args)
         for k, kind in checked:
             try:
-                given[k] = boundary.inwards(given[k], kind)
+                call_args[k] = boundary.inwards(call_args[k], kind)
             except Unfit:
-                raise boundary.wrong(entry, shown, k - first, given[k]) from None
-        result = function(*given)
+                raise boundary.wrong(entry, shown, k - first, call_args[k]) from None
+        result = function(*call_args)
         return boundary.outwards(result) if turns else result
 
     if not is_method and 1 <= len(kinds) <= 2 and all(kind == TENSOR for kind in kinds):

@@ -180,19 +180,19 @@ class Conditions(Calls):
     ) -> None:
         """Write `name = test and value`, or with `or`, as a branch."""
         constant = "False" if is_and else "True"
-        given = (f"{name} = {value.text}", f"{name} = {value.py}" if python else None)
+        assigned = (f"{name} = {value.text}", f"{name} = {value.py}" if python else None)
         settled = (f"{name} = {constant}", f"{name} = {constant}" if python else None)
         self.add(f"if {test.text}:", f"if {test.py}:" if python else None)
         self.depth += 1
         if is_and:
             self.lines += lines
-        self.add(*(given if is_and else settled))
+        self.add(*(assigned if is_and else settled))
         self.depth -= 1
         self.add("else:", "else:" if python else None)
         self.depth += 1
         if not is_and:
             self.lines += lines
-        self.add(*(settled if is_and else given))
+        self.add(*(settled if is_and else assigned))
         self.depth -= 1
 
     def identity(self, node: ast.Compare, same: bool) -> Condition:

@@ -253,8 +253,8 @@ class Expressions(Conditions):
 
     def formatted(self, text: Simple, values: list[Simple]) -> Simple:
         """`"{}".format(…)`."""
-        given, py = (", ".join(getattr(v, part) for v in (text, *values)) for part in ("text", "py"))
-        return Simple(f"torch.format({given})", f"formatted({py})", STR)
+        text_args, py = (", ".join(getattr(v, part) for v in (text, *values)) for part in ("text", "py"))
+        return Simple(f"torch.format({text_args})", f"formatted({py})", STR)
 
     # --- names and attributes ------------------------------
     def name(self, node: ast.Name) -> Value:
@@ -289,8 +289,8 @@ class Expressions(Conditions):
             return self.tuple_of(items)
         if name == "remainder" and a.type == STR:
             values = b.items if b.type.kind == "Tuple" and b.items is not None else [b]
-            given, py = (", ".join(getattr(v, part) for v in (a, *values)) for part in ("text", "py"))
-            return Simple(f"torch.percentFormat({given})", f"percent_formatted({py})", STR)
+            text_args, py = (", ".join(getattr(v, part) for v in (a, *values)) for part in ("text", "py"))
+            return Simple(f"torch.percentFormat({text_args})", f"percent_formatted({py})", STR)
         if TENSOR in (a.type, b.type):
             return self.tensor_operator(name, sign, a, b, node)
         return self.of_hosts(name, [a, b], {}, node)

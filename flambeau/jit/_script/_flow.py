@@ -356,11 +356,11 @@ class Flow(Assignments):
         limits = [
             v if v.type == INT else Simple(f"int({v.text})", f"number(int, {v.py})", INT) for v in limits
         ]
-        given = ", ".join(v.py for v in limits)
+        arguments = ", ".join(v.py for v in limits)
         if len(limits) == 1:
             return (
                 limits[0].text,
-                f"range({given})",
+                f"range({arguments})",
                 lambda k: Simple(k, k, INT, stable=True, small=True),
                 True,
             )
@@ -369,9 +369,9 @@ class Flow(Assignments):
 
         def item(k: str) -> Value:
             text = f"torch.__derive_index({k}, {three[0]}, {three[2]})"
-            return Simple(text, f"range({given})[{k}]", INT, small=True)
+            return Simple(text, f"range({arguments})[{k}]", INT, small=True)
 
-        return count, f"range(len(range({given})))", item, True
+        return count, f"range(len(range({arguments})))", item, True
 
     def _enumerated(self, part: Any, start: Simple | None) -> Any:
         count, py, getter, _ = part

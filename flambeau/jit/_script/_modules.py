@@ -370,15 +370,15 @@ class ModuleClass:
         if not self.is_library:
             return None
         names = [p for p in inspect.signature(function).parameters][1:]
-        given = {**dict(zip(names, args)), **kwargs}
-        fixed = {n: v for n, v in given.items() if not isinstance(v, Simple)}
+        by_name = {**dict(zip(names, args)), **kwargs}
+        fixed = {n: v for n, v in by_name.items() if not isinstance(v, Simple)}
         key = (name, tuple((n, id(v.value) if isinstance(v, Host) else id(v)) for n, v in fixed.items()))
         entry = self.entries.get(key)
         if entry is None:
             own = self.unit.unique(f"{self.short}_{name}") if name in self.entries else name
             entry = self._compiled(key, function, own, fixed)
         bound, text = compiler.matched_call(
-            entry, [], {n: v for n, v in given.items() if n not in fixed}, node, name
+            entry, [], {n: v for n, v in by_name.items() if n not in fixed}, node, name
         )
         py = ", ".join(["self", *(v.py for v in bound)])
         return Simple(f"self.{entry.method_name}({text})", f"{entry.py}({py})", entry.returns)

@@ -109,18 +109,18 @@ def matched(
     placed: list[Simple] = []
     named: dict[str, Simple] = {}
     left = dict(kwargs)
-    given = list(args)
+    remaining = list(args)
     by_name = False
     for k, p in enumerate(parameters):
         value: Simple | None
-        if given and not p.by_name:
+        if remaining and not p.by_name:
             last = not [q for q in parameters[k + 1 :] if not q.by_name and not q.defaulted]
-            many = len(given) > 1 or (p.type.inner == (INT,) and not p.defaulted)
-            if many and p.type.kind == "List" and last and all(v.type == p.type.inner[0] for v in given):
-                value = _packed(given, p.type)
-                given = []
+            many = len(remaining) > 1 or (p.type.inner == (INT,) and not p.defaulted)
+            if many and p.type.kind == "List" and last and all(v.type == p.type.inner[0] for v in remaining):
+                value = _packed(remaining, p.type)
+                remaining = []
             else:
-                value = given.pop(0)
+                value = remaining.pop(0)
         else:
             value = left.pop(p.name, None)
             if value is None and p.name == "self":
@@ -139,7 +139,7 @@ def matched(
             named[p.name] = result
         else:
             placed.append(result)
-    if given:
+    if remaining:
         most = sum(not p.by_name for p in parameters)
         return f"Expected at most {most} arguments but found {len(args)} positional arguments."
     if left:
@@ -356,9 +356,9 @@ def op_text(op: Op, args: Sequence[Simple], kwargs: dict[str, Simple]) -> tuple[
     """The call of an operation in ATen's words, which depend on those of its arguments that are known; None where there are none."""
     tokens = Tokens()
     try:
-        given = [tokens.of(a) for a in args]
+        stand_ins = [tokens.of(a) for a in args]
         named = {k: tokens.of(v) for k, v in kwargs.items()}
-        result = written(op, given, named)
+        result = written(op, stand_ins, named)
         if result is None:
             return None
         arguments, parts = result.overload.names, []

@@ -179,8 +179,8 @@ def _extreme(name: str) -> Any:
             return Simple(
                 f"ops.prim.{name}({args[0].text}, {args[1].text})", py if t == INT else f"float({py})", t
             )
-        given = ", ".join(str(a.type) for a in args)
-        return c.refuse(f"{name}() takes two numbers, or a list of them, in scripts: got ({given})", node)
+        got = ", ".join(str(a.type) for a in args)
+        return c.refuse(f"{name}() takes two numbers, or a list of them, in scripts: got ({got})", node)
 
     return call
 

@@ -200,20 +200,20 @@ def parsed(node: ast.expr) -> Type:
     return Type(node.value.id, tuple(map(parsed, inner)))
 
 
-def bound(pattern: Type, given: Type, type_vars: dict[str, Type]) -> bool:
+def bound(pattern: Type, actual: Type, type_vars: dict[str, Type]) -> bool:
     """Whether a type fits one with variables (lower-case letters), whose values are entered into `known`."""
     if len(pattern.kind) == 1 and pattern.kind.islower():
         if pattern.kind in type_vars:
-            return is_subtype(given, type_vars[pattern.kind])
-        type_vars[pattern.kind] = given
+            return is_subtype(actual, type_vars[pattern.kind])
+        type_vars[pattern.kind] = actual
         return True
     if not any(_has_variables(p) for p in pattern.inner):
-        return is_subtype(given, pattern)
+        return is_subtype(actual, pattern)
     if pattern.kind == "Optional":
-        return given == NONE or bound(pattern.inner[0], given.unwrapped, type_vars)
-    if pattern.kind != given.kind or len(pattern.inner) != len(given.inner):
+        return actual == NONE or bound(pattern.inner[0], actual.unwrapped, type_vars)
+    if pattern.kind != actual.kind or len(pattern.inner) != len(actual.inner):
         return False
-    return all(bound(p, g, type_vars) for p, g in zip(pattern.inner, given.inner))
+    return all(bound(p, g, type_vars) for p, g in zip(pattern.inner, actual.inner))
 
 
 def _has_variables(t: Type) -> bool:

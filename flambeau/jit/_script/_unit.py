@@ -165,14 +165,14 @@ class Unit:
         """What a function's annotations, and its type comment, say of it."""
         tree = code.tree if other is None else Code(other).tree
         assert isinstance(tree, ast.FunctionDef)
-        given = tree.args
+        args_node = tree.args
         own = is_own(f)
         if (
-            given.vararg
-            or given.kwarg
-            or (given.kwonlyargs and any(d is not None for d in given.kw_defaults))
+            args_node.vararg
+            or args_node.kwarg
+            or (args_node.kwonlyargs and any(d is not None for d in args_node.kw_defaults))
         ) and not own:
-            at = given.vararg or given.kwarg or given.kwonlyargs[0]
+            at = args_node.vararg or args_node.kwarg or args_node.kwonlyargs[0]
             code.not_supported(
                 "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults",
                 at,
@@ -180,7 +180,7 @@ class Unit:
         compiler = Statements(self, code, None)
         defaults = _defaults(f)
         comment = _comment(code)
-        args = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+        args = [*args_node.posonlyargs, *args_node.args, *args_node.kwonlyargs]
         if skip or owner is not None:
             args = args[1:]
         parameters = []

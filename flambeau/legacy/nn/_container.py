@@ -127,8 +127,8 @@ class Sequential(Container):
     def _backwards(self, input: Any, gradOutput: Any, step: Callable[[Any, Any, Any], Any]) -> Any:
         """`step(module, its input, gradient of its output)` from the last module to the first."""
         inputs = [input, *(m.output for m in self.modules[:-1])]
-        for module, given in zip(reversed(self.modules), reversed(inputs)):
-            step(module, given, gradOutput)
+        for module, x in zip(reversed(self.modules), reversed(inputs)):
+            step(module, x, gradOutput)
             gradOutput = module.gradInput
         return gradOutput
 

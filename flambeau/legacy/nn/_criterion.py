@@ -57,7 +57,7 @@ class Criterion:
 
     def _record(self, input: Any, target: Any) -> Recording:
         made = Recording(lambda x: self.compute(x, target), input, ())
-        made.given += _all(target)  # whose elements count, too
+        made.inputs += _all(target)  # whose elements count, too
         made.look()
         self._recording = made
         self.output = made.output.item()

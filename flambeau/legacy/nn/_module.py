@@ -293,18 +293,18 @@ class Computed(Module):
     def prepare(self, input: Any) -> None:
         """What happens once in each `forward`, before the formula."""
 
-    def _given(self) -> list[Any]:
+    def _own_tensors(self) -> list[Any]:
         return [getattr(self, name) for name in self._parameters]
 
     def _record(self, input: Any) -> Recording:
-        self._recording = Recording(self.compute, input, self._given())
+        self._recording = Recording(self.compute, input, self._own_tensors())
         return self._recording
 
     def _recorded(self, input: Any) -> Recording:
         recording = self._recording
         return (
             recording
-            if recording is not None and recording.is_of(input, self._given())
+            if recording is not None and recording.is_of(input, self._own_tensors())
             else self._record(input)
         )
 
@@ -317,7 +317,7 @@ class Computed(Module):
         if is_grad_enabled():
             self.output = detached(self._record(input).output)
         else:
-            self.output = detached(self.compute(input, *self._given()))
+            self.output = detached(self.compute(input, *self._own_tensors()))
         return self.output
 
     def _over(self, input: Tensor) -> Tensor:
@@ -326,7 +326,7 @@ class Computed(Module):
         recording = self._record(before)
         with no_grad():
             input.copy_(recording.output)
-        recording.given[0] = input
+        recording.inputs[0] = input
         recording.look()
         self.output = input
         return input

@@ -132,7 +132,7 @@ def _enter(made: Operator) -> None:
 def _declared(name: str, domain: str, since: int, function: Callable[..., Any], said: Any) -> Operator:
     signature = inspect.signature(said)
     kinds = inspect.Parameter
-    given, attributes, counts, required, variadic, moves = [], {}, False, 0, False, False
+    inputs, attributes, counts, required, variadic, moves = [], {}, False, 0, False, False
     ints, state = set(), set()
     for p in signature.parameters.values():
         note = str(p.annotation).removesuffix(" | None")
@@ -143,7 +143,7 @@ def _declared(name: str, domain: str, since: int, function: Callable[..., Any], 
         elif p.kind is kinds.VAR_POSITIONAL:
             variadic = True
         elif p.name != "self":
-            given.append(p.name)
+            inputs.append(p.name)
             required += p.default is kinds.empty
             if note == "Ints":
                 ints.add(p.name)
@@ -156,7 +156,7 @@ def _declared(name: str, domain: str, since: int, function: Callable[..., Any], 
         domain,
         since,
         function,
-        tuple(given),
+        tuple(inputs),
         required,
         variadic,
         frozenset(ints),

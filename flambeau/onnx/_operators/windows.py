@@ -256,13 +256,13 @@ def max_pool(
         )
         return (result.to(x.dtype), *places)
     rank = len(way.kernel)
-    given = way.padded(x, -math.inf)
+    padded = way.padded(x, -math.inf)
     if outputs == 1:
-        return (_LARGEST[rank](given, way.kernel, way.strides, [0] * rank, way.dilations),)
-    values, at = _LARGEST_PLACES[rank](given, way.kernel, way.strides, [0] * rank, way.dilations)
+        return (_LARGEST[rank](padded, way.kernel, way.strides, [0] * rank, way.dilations),)
+    values, at = _LARGEST_PLACES[rank](padded, way.kernel, way.strides, [0] * rank, way.dilations)
     coordinates = []
     for d in reversed(range(rank)):
-        size = given.shape[2 + d]
+        size = padded.shape[2 + d]
         coordinates.append(at % size - way.before[d])
         at = at // size
     sizes, order = list(x.shape[2:]), list(range(rank))

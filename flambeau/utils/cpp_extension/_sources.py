@@ -106,12 +106,12 @@ def calls(
         for p in listed:
             spelled = {kind: words for words, kind in reversed(KINDS.items())}
             typed = ", ".join(f"{spelled[kind]} {name}" for kind, name in p.arguments)
-            given = ", ".join(name for _, name in p.arguments)
+            arguments = ", ".join(name for _, name in p.arguments)
             lines += [
                 f"FLAMBEAU_FUNCTION {p.name}({typed});",
                 f"FLAMBEAU_FUNCTION {p.symbol}({typed}) {{",
                 "    static thread_local char message[1024];",
-                f"    try {{ return {p.name}({given}); }}",
+                f"    try {{ return {p.name}({arguments}); }}",
                 '    catch (const std::exception &e) { std::snprintf(message, sizeof message, "%s", e.what()); }',
                 '    catch (...) { std::snprintf(message, sizeof message, "an exception that is no std::exception"); }',
                 "    return message;",

@@ -231,10 +231,10 @@ def _parts(total: int, most: int) -> Iterator[int]:
         yield min(most, total - done)
 
 
-def _generator(given: Any, device: Any = "cpu") -> Any:
+def _generator(generator: Any, device: Any = "cpu") -> Any:
     """The generator of one iteration: what is drawn meanwhile from the default one does not change its numbers."""
-    if given is not None:
-        return given
+    if generator is not None:
+        return generator
     return Generator(device).manual_seed(new_seed())
 
 

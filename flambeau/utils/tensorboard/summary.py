@@ -520,15 +520,15 @@ def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config: Any) -> Any:
     p = protos()
     kinds = p.mesh.plugin_data_pb2.MeshPluginData
     parts = {kinds.VERTEX: vertices, kinds.FACE: faces, kinds.COLOR: colors}
-    given = {kind: as_array(part) for kind, part in parts.items() if part is not None}
-    for array in given.values():
+    arrays = {kind: as_array(part) for kind, part in parts.items() if part is not None}
+    for array in arrays.values():
         if array.ndim != 3 or array.shape[2] != 3:
             raise ValueError(
                 f"tensorboard: the mesh {tag!r} has a part of shape {array.shape}, wanted (B, N, 3)"
             )
-    components = p.mesh.get_components_bitmask(list(given))
+    components = p.mesh.get_components_bitmask(list(arrays))
     values = []
-    for kind, array in given.items():
+    for kind, array in arrays.items():
         name = p.mesh.get_instance_name(tag, kind)
         metadata = p.mesh.create_summary_metadata(
             tag, "", kind, components, list(array.shape), "", json_config=json.dumps(config or {})

@@ -174,8 +174,8 @@ class RingAttention(Function):
             if block is not None:
                 k, v = (t[:, :, block.keys] for t in _apart(part, key, value))
                 at, diagonal = block.queries, 0 if block.causal else None
-                given = (grad[:, :, at], query[:, :, at], k, v, None, out[:, :, at], lse[:, :, at])
-                grads = attend_backward(*given, None, diagonal, factor, 0.0, False)
+                args = (grad[:, :, at], query[:, :, at], k, v, None, out[:, :, at], lse[:, :, at])
+                grads = attend_backward(*args, None, diagonal, factor, 0.0, False)
                 to_query[:, :, at] += grads[0]
                 to_key[:, :, block.keys], to_value[:, :, block.keys] = grads[1], grads[2]
             rotating.add(source, _joined(to_key, to_value))
