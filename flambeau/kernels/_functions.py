@@ -17,7 +17,7 @@ from ._bodies import place_of
 def called(
     name: str, results: int, parameters: str, handed: str, run: Callable, **names_in_scope: Any
 ) -> Any:
-    """The operation `def name(parameters): return run(handed)`; `known` are values that the parameters name as defaults.
+    """The operation `def name(parameters): return run(handed)`; `names_in_scope` are values that the parameters name as defaults.
 
     One of one result takes `out=`, a tensor apart.
     """

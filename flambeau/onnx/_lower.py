@@ -69,7 +69,7 @@ class _RowLeaves(Leaves):
 
 
 class Lowering:
-    """Writes a recorded graph; `given` are the values of its placeholders, `lines` the program's line of each recorded call.
+    """Writes a recorded graph; `inputs` are the values of its placeholders, `lines` the program's line of each recorded call.
 
     `outer`: what writes the graph around it, where this one is a branch or the body of a loop, which reads what lies there.
     """

@@ -341,8 +341,8 @@ class FullyShardedDataParallel(Module):
         return total
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
-        """Let a function add gradients up: `hook(state, whole, piece)` fills `piece` with this process's piece of the average of
-        `whole`, a vector; with NO_SHARD `hook(state, whole)` changes `whole` itself.
+        """Let a function add gradients up: `hook(state, full, piece)` fills `piece` with this process's piece of the average of
+        `full`, a vector; with NO_SHARD `hook(state, full)` changes `full` itself.
 
         Raises:
             AssertionError: it is not the outermost wrapper, there is a hook already, or gradients are also added up over copies

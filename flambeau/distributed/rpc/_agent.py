@@ -378,7 +378,7 @@ class Agent:
         return made
 
     def report(self, owner: int, news: bytes, callback: Callable[[Future], None]) -> None:
-        """Tell an owner of a reference that another worker gets; `known` is called when it has heard, or is gone."""
+        """Tell an owner of a reference that another worker gets; `callback` is called when it has heard, or is gone."""
         number, future = next(self._numbers), self.future()
         future.add_done_callback(callback)
         with self.changed:

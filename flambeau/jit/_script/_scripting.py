@@ -87,8 +87,8 @@ def script_module(
 ) -> RecursiveScriptModule:
     """A module as one of TorchScript; parameters and buffers are shared with it, other attributes are copied.
 
-    `names` are the methods that are compiled, else `forward` and what is exported.  `kept` are the attributes of the module that are not
-    written into the code as constants; None where none is.
+    `names` are the methods that are compiled, else `forward` and what is exported.  `preserved` are the attributes of the module that are
+    not written into the code as constants; None where none is.
     """
     unit = Unit()
     unit.preserved = preserved

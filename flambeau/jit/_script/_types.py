@@ -201,7 +201,7 @@ def parsed(node: ast.expr) -> Type:
 
 
 def bound(pattern: Type, actual: Type, type_vars: dict[str, Type]) -> bool:
-    """Whether a type fits one with variables (lower-case letters), whose values are entered into `known`."""
+    """Whether a type fits one with variables (lower-case letters), whose values are entered into `type_vars`."""
     if len(pattern.kind) == 1 and pattern.kind.islower():
         if pattern.kind in type_vars:
             return is_subtype(actual, type_vars[pattern.kind])

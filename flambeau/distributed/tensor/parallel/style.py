@@ -41,7 +41,7 @@ class ParallelStyle(ABC):
 
 
 def _placed(x: Tensor, mesh: DeviceMesh, layout: Placement, wanted: Placement) -> DTensor:
-    """A tensor, plain ones taken as `given` says, redistributed as wanted."""
+    """A tensor, plain ones taken as `layout` says, redistributed as wanted."""
     result = x if isinstance(x, DTensor) else DTensor.from_local(x, mesh, (layout,), run_check=False)
     wanted = Shard(wanted.dim % result.dim()) if isinstance(wanted, Shard) else wanted
     return result if result.placements == (wanted,) else result.redistribute(placements=(wanted,))
