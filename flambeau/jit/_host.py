@@ -270,7 +270,8 @@ def primitive(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 @primitive("RaiseException")
-def _raise(text: str, kind: str | None = None) -> None:
+def raise_exception(text: str, kind: str | None = None) -> None:
+    """What `raise` of a program does."""
     name = (kind or "builtins.RuntimeError").removeprefix("builtins.")
     raise Error(f"The following operation failed in the TorchScript interpreter.\n{name}: {text}")
 

@@ -12,7 +12,7 @@ from ...core.base.dtypes import dtype as DType
 from ...core.base.formats import layout, memory_format
 from ...futures import Future
 from ...library._calls import CODES
-from .._host import Error, number
+from .._host import number
 from .._objects import EnumValue, ScriptObject
 from ._types import TENSOR, Type, members_of
 
@@ -21,12 +21,6 @@ _CODED = (DType, layout, memory_format)
 
 class Unfit(Exception):
     """A value that a type does not take."""
-
-
-def raised(text: str, kind: str | None) -> None:
-    """What `raise` of a program does."""
-    name = (kind or "builtins.RuntimeError").removeprefix("builtins.")
-    raise Error(f"The following operation failed in the TorchScript interpreter.\n{name}: {text}")
 
 
 def either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:

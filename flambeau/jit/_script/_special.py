@@ -278,14 +278,6 @@ def _is_tensor(c: Any, node: ast.Call, hint: Any) -> Value:
     return c.literal(isinstance(value, Simple) and value.type == TENSOR)
 
 
-def _default_dtype(c: Any, node: ast.Call, hint: Any) -> Value:
-    from ...core.base.dtypes import get_default_dtype
-
-    result = c.unit.constant(get_default_dtype())
-    assert result is not None
-    return result
-
-
 def _assert(c: Any, node: ast.Call, hint: Any) -> Value:
     made = ast.copy_location(ast.Assert(node.args[0], node.args[1] if len(node.args) > 1 else None), node)
     c.on_Assert(made)

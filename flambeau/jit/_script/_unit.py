@@ -454,7 +454,7 @@ class _Names(dict[str, Any]):
 def _shared_globals() -> dict[str, Any]:
     from ...autograd.grad_mode import enable_grad, no_grad
     from .._objects import ScriptObject, construct
-    from ._boundary import completed_future, either, interface_call, original_of, raised, tolist
+    from ._boundary import completed_future, either, interface_call, original_of, tolist
 
     shared: dict[str, Any] = {
         f"_host_{n}": f for n, f in (*_host.TENSORS.items(), *_host.TEXTS.items(), *_host.HOST.items())
@@ -469,7 +469,7 @@ def _shared_globals() -> dict[str, Any]:
         "percent_formatted": _host.percent_formatted,
         "shown": _host.shown,
         "device": Device,
-        "_g_raise": raised,
+        "_g_raise": _host.raise_exception,
         "_g_object": ScriptObject,
         "_g_construct": construct,
         "_g_tolist": tolist,
