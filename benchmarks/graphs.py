@@ -79,8 +79,8 @@ def measured(library: str, name: str, threads: int, seconds: float, device: str 
     if device:
 
         def finished(f: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*given: Any) -> Any:
-                result = f(*given)
+            def call(*args: Any) -> Any:
+                result = f(*args)
                 getattr(t, device.partition(":")[0]).synchronize()
                 return result
 

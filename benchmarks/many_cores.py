@@ -104,10 +104,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=64)
     parser.add_argument("--cases", default=".", help="a regular expression")
     parser.add_argument("--write", action="store_true", help="put the table into docs/many_cores.md")
-    given = parser.parse_args()
-    made = table(given.threads, given.cases)
+    args = parser.parse_args()
+    made = table(args.threads, args.cases)
     print(made)
-    if given.write:
+    if args.write:
         text = PAGE.read_text()
         before, rest = text.split(BEGIN)
         PAGE.write_text(f"{before}{BEGIN}\n{made}\n{END}{rest.split(END)[1]}")

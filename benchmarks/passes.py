@@ -73,14 +73,14 @@ def arguments(kernel) -> tuple:
     return (pointers, places, scalars.ctypes.data_as(ctypes.c_void_p)), (memory, scalars)
 
 
-def turns(functions: list, given: tuple) -> list[float]:
+def turns(functions: list, args: tuple) -> list[float]:
     """The shortest seconds of each, called in turn."""
     best = [math.inf] * len(functions)
     for _ in range(ROUNDS):
         for k, f in enumerate(functions):
             began = time.perf_counter()
             for _ in range(10):
-                f(*given)
+                f(*args)
             best[k] = min(best[k], (time.perf_counter() - began) / 10)
     return best
 
@@ -107,8 +107,8 @@ def main() -> None:
             for k, n in enumerate((middle - began, time.process_time() - middle, len(code))):
                 spent[name][k] += n
             functions.append(prototype(target.load(code, symbol)))
-        given, alive = arguments(kernel)
-        before, after = turns(functions, given)
+        args, alive = arguments(kernel)
+        before, after = turns(functions, args)
         ratios.append((after / before, kernel.name))
         del alive
     for name, (first, second, total) in spent.items():

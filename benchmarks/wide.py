@@ -305,18 +305,18 @@ def sequences(t) -> dict[str, Callable]:
 
 
 def _recurrent(
-    t, name: str, kind: Callable, sizes: tuple, options: dict, given: Callable
+    t, name: str, kind: Callable, sizes: tuple, options: dict, prepare: Callable
 ) -> dict[str, Callable]:
     """A layer with gradients of input and weights, and without any."""
     layer, x = kind(sizes[2], sizes[2], **options), t.randn(sizes)
 
     def rows(x):
-        result = layer(given(x))[0]
+        result = layer(prepare(x))[0]
         return getattr(result, "data", result) if isinstance(result, tuple) else result
 
     def infer():
         with t.no_grad():
-            layer(given(x))
+            layer(prepare(x))
 
     return {name: infer, f"{name}, both ways": both_ways_of(layer, rows, x)}
 
@@ -346,8 +346,8 @@ def other_shapes(t) -> dict[str, Callable]:
     rows, double = t.randint(0, 100, (80,)), t.randn(500, 700, dtype=t.float64)
     h, small = x.bfloat16(), t.randint(0, 100, (900, 1100)).byte()
     grid, grid3 = t.rand(4, 40, 50, 2) * 2.4 - 1.2, t.rand(1, 10, 30, 30, 3) * 2.4 - 1.2
-    sampled = lambda **given: lambda x: F.grid_sample(x, grid, align_corners=False, **given)
-    resized = lambda **given: lambda x: F.interpolate(x, **given)
+    sampled = lambda **options: lambda x: F.grid_sample(x, grid, align_corners=False, **options)
+    resized = lambda **options: lambda x: F.interpolate(x, **options)
     return {
         "adaptive_avg_pool2d 7, uneven, both ways": fb(lambda x: F.adaptive_avg_pool2d(x, 7), odd),
         "adaptive_avg_pool2d 3, channels last": lambda: F.adaptive_avg_pool2d(last, 3),

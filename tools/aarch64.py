@@ -90,12 +90,12 @@ class Kernels:
         prototype = ctypes.CFUNCTYPE(None, *[kinds.get(kind, ctypes.c_uint64) for kind, _ in arguments])
         real, left = prototype(address), CALLS
 
-        def called(*given) -> None:
+        def called(*args) -> None:
             nonlocal left
             if left:
                 left -= 1
-                self.calls.append(record(number, self.texts[number], arguments, given, real))
-            real(*given)
+                self.calls.append(record(number, self.texts[number], arguments, args, real))
+            real(*args)
 
         wrapped = prototype(called)
         self.callbacks.append(wrapped)
@@ -125,7 +125,7 @@ def mappings() -> list[tuple[int, int]]:
 
 
 def record(
-    number: int, text: str, arguments: Sequence[tuple[str, str]], given: Sequence, real: Callable
+    number: int, text: str, arguments: Sequence[tuple[str, str]], args: Sequence, real: Callable
 ) -> Recording:
     """The call made in an arena: what it was given is copied there, and pointers point there."""
     mapped = mappings()
@@ -136,7 +136,7 @@ def record(
 
     windows: list[tuple[int, int]] = []  # of memory as it lies here
     pointers: list[int] = []  # where one stands
-    for (kind, name), value in zip(arguments, given):
+    for (kind, name), value in zip(arguments, args):
         if kind != "ptr":
             continue
         within = mapping_of(value)
@@ -182,7 +182,7 @@ def record(
     integers, floats, here = [], [], []
     run = ctypes.create_string_buffer(size + 8192)
     base = -(-ctypes.addressof(run) // 4096) * 4096
-    for (kind, _), value in zip(arguments, given):
+    for (kind, _), value in zip(arguments, args):
         if kind == "float" or kind == "double":
             floats.append(struct.unpack("<Q", struct.pack("<d" if kind == "double" else "<f4x", value))[0])
             here.append(value)

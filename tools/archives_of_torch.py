@@ -441,13 +441,13 @@ def leaves(value: Any, tensors: list[Tensor]) -> Any:
 
 def expected(program: Any, inputs: tuple[Any, ...]) -> bytes:
     """Inputs, results and gradients as the bytes of an npz file."""
-    given: list[Tensor] = []
-    arrays: dict[str, Any] = {"given": json.dumps(leaves(inputs, given))}
+    tensors_in: list[Tensor] = []
+    arrays: dict[str, Any] = {"given": json.dumps(leaves(inputs, tensors_in))}
     again = torch.jit.load(io.BytesIO(program.save_to_buffer()))
     tensors: list[Tensor] = []
     result = again(*[v.clone() if isinstance(v, Tensor) else v for v in inputs])
     arrays["rest"] = json.dumps(leaves(result, tensors))
-    arrays |= {f"in{k}": v.numpy() for k, v in enumerate(given)}
+    arrays |= {f"in{k}": v.numpy() for k, v in enumerate(tensors_in)}
     arrays |= {f"out{k}": v.detach().numpy() for k, v in enumerate(tensors)}
     parameters = [p for p in again.parameters() if p.requires_grad]
     if parameters and tensors and tensors[0].requires_grad:

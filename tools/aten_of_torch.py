@@ -76,14 +76,14 @@ def schemas(names: set[str]) -> list[str]:
         space, _, name = schema.name.partition("::")
         if space != "aten" or name not in names or name.startswith("_foreach"):
             continue
-        given = [*schema.arguments, *schema.returns]
+        values = [*schema.arguments, *schema.returns]
         lists = any(
             a.alias_info and a.alias_info.is_write and "List" in str(a.type) for a in schema.arguments
         )
         written = lists or any(
             a.is_out or ("out" in schema.overload_name and a.alias_info) for a in schema.arguments
         )
-        if not written and "Dict(" not in str(schema) and any("Tensor" in str(a.type) for a in given):
+        if not written and "Dict(" not in str(schema) and any("Tensor" in str(a.type) for a in values):
             texts.append(str(schema).removeprefix("aten::"))
     return sorted(
         texts, key=lambda text: text.partition("(")[0].partition(".")[0]

@@ -53,11 +53,13 @@ def anything() -> dict[str, tuple[int, int, int, int]]:
     counts_by_file = {}
     for path in sorted(PACKAGE.rglob("*.pyi")):
         functions = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)]
-        given = [
+        annotations = [
             a.annotation for f in functions for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)
         ]
-        given += [a.annotation for f in functions for a in (f.args.vararg, f.args.kwarg) if a is not None]
-        kinds = [ast.unparse(a) for a in given if a is not None]
+        annotations += [
+            a.annotation for f in functions for a in (f.args.vararg, f.args.kwarg) if a is not None
+        ]
+        kinds = [ast.unparse(a) for a in annotations if a is not None]
         gives = [ast.unparse(f.returns) for f in functions if f.returns is not None]
         counts = len(functions), gives.count("_Any"), len(kinds), sum(k.startswith("_Any") for k in kinds)
         counts_by_file[str(path.relative_to(PACKAGE))] = counts

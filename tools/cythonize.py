@@ -60,14 +60,14 @@ def _recipe(shared: str) -> str:
 
 def _key(recipe: str, dependencies: list[str]) -> str | None:
     """A hash of the recipe and of the files that a module is made of; None where one of them is gone."""
-    digest = hashlib.sha256(recipe.encode())
+    found = hashlib.sha256(recipe.encode())
     for name in dependencies:
         try:
             content = Path(name).read_bytes()
         except OSError:
             return None
-        digest.update(f"{name} {len(content)} ".encode() + content)
-    return digest.hexdigest()
+        found.update(f"{name} {len(content)} ".encode() + content)
+    return found.hexdigest()
 
 
 def _is_current(entry: dict | None, recipe: str, c_file: Path) -> bool:
@@ -124,8 +124,8 @@ def _translate(work: tuple[str, str, str]) -> tuple[str, list[str]]:
         raise RuntimeError(f"cannot translate {source}: see Cython's messages")
     _write(Path(c_file), Path(new).read_text())
     Path(new).unlink()
-    dependencies = create_dependency_tree(Context.from_options(options), quiet=True).all_dependencies(source)
-    inside = {Path(d).resolve() for d in dependencies if d.endswith(".pxd")} | {Path(source).resolve()}
+    found = create_dependency_tree(Context.from_options(options), quiet=True).all_dependencies(source)
+    inside = {Path(d).resolve() for d in found if d.endswith(".pxd")} | {Path(source).resolve()}
     return source, sorted(str(d.relative_to(ROOT)) for d in inside if d.is_relative_to(ROOT))
 
 

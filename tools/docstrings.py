@@ -138,8 +138,8 @@ def takes(thing: Any) -> tuple[bool, bool]:
     annotations = [str(p.annotation) for p in signature.parameters.values()] + [
         str(signature.return_annotation)
     ]
-    given = [name for name in signature.parameters if name != "self"]
-    return any("Tensor" in text for text in annotations), bool(given)
+    parameters = [name for name in signature.parameters if name != "self"]
+    return any("Tensor" in text for text in annotations), bool(parameters)
 
 
 def main(arguments: list[str]) -> None:

@@ -34,13 +34,13 @@ ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = 3  # of each operation
 
 
-def given(torch: Any, shape: Any, arrays: Any, k: int, numbers: Any) -> Any:
+def restored(torch: Any, shape: Any, arrays: Any, k: int, numbers: Any) -> Any:
     """Arguments as the file beside an archive describes them."""
     if shape == "tensor":
         return torch.from_numpy(arrays[f"in{k}.{next(numbers)}"].copy())
     if isinstance(shape, dict):
-        return {name: given(torch, v, arrays, k, numbers) for name, v in shape.items()}
-    return tuple(given(torch, v, arrays, k, numbers) for v in shape) if isinstance(shape, list) else shape
+        return {name: restored(torch, v, arrays, k, numbers) for name, v in shape.items()}
+    return tuple(restored(torch, v, arrays, k, numbers) for v in shape) if isinstance(shape, list) else shape
 
 
 def networks(torch: Any) -> int:
@@ -74,7 +74,7 @@ def compare(torch: Any, path: Path, arrays: dict[str, Any]) -> None:
     for k in itertools.count():
         if f"given{k}" not in arrays:
             return
-        args, kwargs = given(torch, json.loads(str(arrays[f"given{k}"])), arrays, k, itertools.count())
+        args, kwargs = restored(torch, json.loads(str(arrays[f"given{k}"])), arrays, k, itertools.count())
         with torch.no_grad():
             results = leaves(torch, module(*args, **kwargs))
         for i, t in enumerate(results):

@@ -231,13 +231,13 @@ def recurrent(kind: str, options: dict[str, Any], state: bool, in_order: bool) -
         x = numbers(t, *((n, steps) if first else (steps, n)), 3).requires_grad_()
         places = len(module.all_weights)
         sizes = [options.get("proj_size") or 4, 4][: 1 + (kind == "LSTM")]
-        given = [numbers(t, places, n, size).requires_grad_() for size in sizes] if state else []
+        states = [numbers(t, places, n, size).requires_grad_() for size in sizes] if state else []
         packed = utils.pack_padded_sequence(x, lengths, first, in_order)
-        output, final = module(packed, None if not state else tuple(given) if kind == "LSTM" else given[0])
+        output, final = module(packed, None if not state else tuple(states) if kind == "LSTM" else states[0])
         padded, unpacked_lengths = utils.pad_packed_sequence(output, first, 0.5, steps)
         finals = list(final) if kind == "LSTM" else [final]
         ((padded**3).sum() + sum((part**2).sum() for part in finals)).backward()
-        grads = [part.grad for part in (x, *given, *module.parameters())]
+        grads = [part.grad for part in (x, *states, *module.parameters())]
         return [padded, unpacked_lengths, *finals, *grads, *output, utils.unpack_sequence(output)]
 
     return program

@@ -74,20 +74,20 @@ def compare_sample(
 ) -> dict[str, Results]:
     """Results of the three sides, for "values" and for "gradient"; `note` takes what could not be computed."""
     torch, lib = bridge.torch, bridge.lib
-    given = (sample.input, *sample.args), sample.kwargs
+    call = (sample.input, *sample.args), sample.kwargs
     try:
-        t_in = samples.clone(torch, given)
+        t_in = samples.clone(torch, call)
         theirs = op.op(*t_in[0], **t_in[1])
-        again = samples.unseeded(torch, op.op, *samples.clone(torch, given))
+        again = samples.unseeded(torch, op.op, *samples.clone(torch, call))
         if not samples.same(torch, theirs, again):
             return {}  # random: a dropout inside
-        w_in = widened(torch, samples.clone(torch, given), wide)
+        w_in = widened(torch, samples.clone(torch, call), wide)
         truth = op.op(*w_in[0], **w_in[1])
     except Exception as error:
         note["PyTorch"] = one_line(error, 100)
         return {}
     try:
-        c_in = bridge.there(given)
+        c_in = bridge.there(call)
         ours = samples.function_of(lib, op)(*c_in[0], **c_in[1])
         ours_there = bridge.back(ours)
     except Exception as error:

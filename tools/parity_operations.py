@@ -86,9 +86,9 @@ def compare_gradients(bridge: Bridge, fix: Callable, here: tuple, there: tuple) 
     """`here`: results, their copies in PyTorch, inputs; `there`: PyTorch's results and inputs."""
     torch, lib = bridge.torch, bridge.lib
     (ours, ours_there, c_in), (theirs, t_in) = here, there
-    given = cotangents(torch, theirs, fix)
+    seeds = cotangents(torch, theirs, fix)
     pairs = [
-        (o, c) for o, c in zip(leaves(torch.Tensor, theirs), given or ()) if o.requires_grad and c is not None
+        (o, c) for o, c in zip(leaves(torch.Tensor, theirs), seeds or ()) if o.requires_grad and c is not None
     ]
     if not pairs:
         return
@@ -97,9 +97,9 @@ def compare_gradients(bridge: Bridge, fix: Callable, here: tuple, there: tuple) 
         expected = torch.autograd.grad(outs, t_in, grads, allow_unused=True)
     except Exception as error:
         raise Skip(f"PyTorch refuses its gradient: {error}") from None
-    our_given = cotangents(torch, ours_there, fix)
+    our_seeds = cotangents(torch, ours_there, fix)
     our_pairs = [
-        (o, c) for o, c in zip(leaves(lib.Tensor, ours), our_given) if c is not None and o.requires_grad
+        (o, c) for o, c in zip(leaves(lib.Tensor, ours), our_seeds) if c is not None and o.requires_grad
     ]
     assert our_pairs, "no result requires grad"
     gradients = lib.autograd.grad(

@@ -314,8 +314,8 @@ class Case:
             self.how, self.shape["unused"] = "list", False
         self.closure = info.step_requires_closure or options.get("closure", False)
         self.sparse = info.only_supports_sparse_grads
-        given = [x for v in kwargs.values() for x in (v if isinstance(v, tuple) else (v,))]
-        narrow = any(isinstance(x, self.torch.Tensor) and x.dtype == self.torch.float32 for x in given)
+        args = [x for v in kwargs.values() for x in (v if isinstance(v, tuple) else (v,))]
+        narrow = any(isinstance(x, self.torch.Tensor) and x.dtype == self.torch.float32 for x in args)
         # PyTorch rounds the size of a step to the dtype of such an option
         self.close_as = "float32" if dtype == "float64" and narrow else dtype
         self.good = True

@@ -92,8 +92,8 @@ class Feed:
         self.tensors = leaves(lib, (args, kwargs))
 
     def put(self, tensors: Any) -> tuple[tuple, dict]:
-        given = iter(tensors)
-        return mapped(self.lib, lambda t: next(given), (self.args, self.kwargs))
+        remaining = iter(tensors)
+        return mapped(self.lib, lambda t: next(remaining), (self.args, self.kwargs))
 
 
 class Case(NamedTuple):
@@ -172,8 +172,8 @@ def by_dispatch(case: Case) -> None:
     with mode:
         actual = case.function(*args, **kwargs)
     agree(lib, actual, case.plain, not case.free)
-    given = leaves(lib, (args, kwargs))
-    assert seen or all(any(x is y for y in given) for x in leaves(lib, actual)), "the mode saw nothing"
+    arguments = leaves(lib, (args, kwargs))
+    assert seen or all(any(x is y for y in arguments) for x in leaves(lib, actual)), "the mode saw nothing"
 
 
 def by_subclass(case: Case) -> None:

@@ -201,12 +201,12 @@ def main() -> None:
     )
     parser.add_argument("--only", default="", help="families and processors that are looked at")
     parser.add_argument("--disassembler", default=shutil.which("nvdisasm"))
-    given = parser.parse_args()
+    args = parser.parse_args()
     print(HEAD)
     print("|" + " --- |" * HEAD.count(" | ") + " --- |")
     for family, processor, kernel in kernels():
-        if re.search(given.only, f"{family} {processor}"):
-            print(row(family, processor, kernel, given.disassembler), flush=True)
+        if re.search(args.only, f"{family} {processor}"):
+            print(row(family, processor, kernel, args.disassembler), flush=True)
 
 
 if __name__ == "__main__":

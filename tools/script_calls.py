@@ -56,10 +56,10 @@ def main() -> None:
         ("an encoder layer", layer, (y,), 200),
     ]
     with flambeau.no_grad():
-        for name, program, given, number in cases:
+        for name, program, args, number in cases:
             scripted = jit.script(program)
             loaded = jit.load(io.BytesIO(scripted.save_to_buffer()))
-            times = [best(lambda p=p: p(*given), number) for p in (program, scripted, loaded)]  # noqa: B023
+            times = [best(lambda p=p: p(*args), number) for p in (program, scripted, loaded)]  # noqa: B023
             print(f"{name}: Python {times[0]:.2f} us, script {times[1]:.2f} us, loaded {times[2]:.2f} us")
 
 

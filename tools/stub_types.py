@@ -192,12 +192,12 @@ def head(text: str, name: str, method: bool = False) -> str:
     """The line that begins a function, from a signature as declarations and `compiled.pyi` write it."""
     node = ast.parse(f"def {name}{text}: ...").body[0]
     assert isinstance(node, ast.FunctionDef)
-    given = node.args
-    for a in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+    args = node.args
+    for a in (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg):
         if a is not None and a.annotation is not None:
             a.annotation = ast.Name(aliased(typed(ast.unparse(a.annotation))))
     if method:
-        first = (given.posonlyargs or given.args)[0]
+        first = (args.posonlyargs or args.args)[0]
         first.arg, first.annotation = "self", None
     gives = "Any" if node.returns is None else typed(ast.unparse(node.returns))
-    return f"def {name}({ast.unparse(given)}) -> {aliased(gives)}:"
+    return f"def {name}({ast.unparse(args)}) -> {aliased(gives)}:"

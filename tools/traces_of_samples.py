@@ -87,19 +87,19 @@ def sizes(torch: Any, only: str) -> int:
             call = archives.caller(f, *first)
             program = flambeau.jit.trace(call, tuple(example), check_trace=False)
             for other in others:
-                given = [t.detach() for t in leaves(other)]
-                wanted = [call(*[t.clone() for t in given]) for _ in range(2)]
+                args = [t.detach() for t in leaves(other)]
+                wanted = [call(*[t.clone() for t in args]) for _ in range(2)]
                 if not alike(*wanted, 0.0):
                     count["random"] += 1
                     continue
                 try:
-                    results = program(*[t.clone() for t in given])
+                    results = program(*[t.clone() for t in args])
                 except RuntimeError:
                     count["refused"] += 1
                     continue
                 count["the same" if alike(results, wanted[0]) else "something else"] += 1
                 if not alike(results, wanted[0]):
-                    print(f"{name}: traced at {shapes}, run at {[tuple(t.shape) for t in given]}")
+                    print(f"{name}: traced at {shapes}, run at {[tuple(t.shape) for t in args]}")
     print(", ".join(f"{what}: {n}" for what, n in count.items()))
     return count["something else"]
 
@@ -165,17 +165,17 @@ def modules(torch: Any, only: str) -> int:
 
 def try_module(net: Whole, training: bool, wrong: list[str]) -> tuple[Any, bytes]:
     """Trace, save, load and compare; the program and its bytes, None where it differs, which is added to `wrong`."""
-    given = [t.detach() for t in leaves(net.call)]
+    args = [t.detach() for t in leaves(net.call)]
     try:
-        program = flambeau.jit.trace(net, tuple(given), check_trace=False)
+        program = flambeau.jit.trace(net, tuple(args), check_trace=False)
         data = program.save_to_buffer()
         loaded, twin = flambeau.jit.load(io.BytesIO(data)), copy.deepcopy(net)
         for _ in range(2):  # of which the second takes another way
             flambeau.manual_seed(0)
-            results = loaded(*[t.clone() for t in given])
+            results = loaded(*[t.clone() for t in args])
         for _ in range(2):
             flambeau.manual_seed(0)
-            wanted = twin(*[t.clone() for t in given])
+            wanted = twin(*[t.clone() for t in args])
         shapes = [(t.shape, t.dtype) for t in results] == [(t.shape, t.dtype) for t in wanted]
         if not shapes or not (training or alike(results, wanted)):
             raise RuntimeError("other values")

@@ -176,23 +176,23 @@ def main() -> None:
         "--quick", action="store_true", help="eight languages' frequent words, and an easy figure"
     )
     options.add_argument("--picture", default="languages.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    lists, names = ("small", FEW) if given.quick else ("best", sorted(available_languages("best")))
+    lists, names = ("small", FEW) if args.quick else ("best", sorted(available_languages("best")))
     letters, languages = load(lists, names)
     mixed = torch.randperm(len(letters)).numpy()
-    spared = 4_000 if given.quick else 40_000
+    spared = 4_000 if args.quick else 40_000
     held_out, training = (Words(letters[rows], languages[rows]) for rows in (mixed[:spared], mixed[spared:]))
 
-    trainer = train(training, held_out, len(names), 512 if given.quick else 8192)
-    accuracy, bar = trainer.history[-1]["val_accuracy"], 0.8 if given.quick else 0.87
+    trainer = train(training, held_out, len(names), 512 if args.quick else 8192)
+    accuracy, bar = trainer.history[-1]["val_accuracy"], 0.8 if args.quick else 0.87
     commonest = np.bincount(training.languages).argmax()
     figure = (
         f"language of {accuracy:.1%} of the words found, of {len(names)}, after {len(training):,} words; to reach {bar:.0%}; "
         f"naive Bayes {naive_bayes(training, held_out, len(names)):.1%}, always {names[commonest]} "
         f"{(held_out.languages == commonest).mean():.1%}"
     )
-    draw(given.picture, names, answers(trainer.model, held_out.letters), held_out, figure)
+    draw(args.picture, names, answers(trainer.model, held_out.letters), held_out, figure)
     print(figure)
     if not accuracy >= bar:
         sys.exit("missed")

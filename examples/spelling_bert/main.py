@@ -174,10 +174,10 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="few steps, and an easy figure")
     options.add_argument("--picture", default="spelling_bert.png")
-    given = options.parse_args()
+    args = options.parse_args()
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # that the new layers of the second network are new
-    first_steps, second_steps, draws = (20, 80, 1) if given.quick else (700, 240, 3)
+    first_steps, second_steps, draws = (20, 80, 1) if args.quick else (700, 240, 3)
 
     torch.manual_seed(0)
     words, letters, counts = load()
@@ -208,8 +208,8 @@ def main() -> None:
     pairs = counts[held_out], answers(begun, letters[held_out])
     table.index_put_(pairs, torch.ones(len(held_out)), accumulate=True)
     shown = [words[k] for k in held_out.tolist() if len(words[k]) > 6][:9]
-    draw(given.picture, losses, list(zip(shown, guesses(filling, shown))), table, scores)
-    bar = 0.5 if given.quick else 0.72
+    draw(args.picture, losses, list(zip(shown, guesses(filling, shown))), table, scores)
+    bar = 0.5 if args.quick else 0.72
     print(
         f"syllables of {scores['fine-tuned']:.1%} of the words right, mean of {draws}; to reach {bar:.0%}; from random numbers "
         f"{scores['from random numbers']:.1%}, logistic regression {scores['logistic regression']:.1%}"

@@ -222,28 +222,28 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="few modules, and an easy figure")
     options.add_argument("--picture", default="tree_lstm.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
 
-    modules = [trees_of(path) for path in modules_here()[: 40 if given.quick else None]]
+    modules = [trees_of(path) for path in modules_here()[: 40 if args.quick else None]]
     cut = len(modules) // 5
     held_out, training = sum(modules[:cut], []), sum(modules[cut:], [])
     common = [w for w, n in Counter(w for tree in training for w in tree.words).most_common(2000) if n > 2]
     net = TreeLSTM(common, sorted({role for tree in training for role in tree.roles}))
     right = [tree.kind for tree in held_out]
-    curve = train(net, training, held_out, right, epochs=2 if given.quick else 4)
+    curve = train(net, training, held_out, right, epochs=2 if args.quick else 4)
 
     bag = make_pipeline(
         CountVectorizer(analyzer=lambda tree: tree.words, min_df=3), LogisticRegression(max_iter=200)
     )
     linear = bag.fit(training, [tree.kind for tree in training]).score(held_out, right)
     frequent = Counter(right).most_common(1)[0][1] / len(right)
-    bar = 0.3 if given.quick else linear + 0.02
+    bar = 0.3 if args.quick else linear + 0.02
     figure = (
         f"accuracy {curve[-1]:.1%} on {len(right):,} comparisons of modules not seen; to reach {bar:.1%}; "
         f"bag of nodes {linear:.1%}, the most frequent kind {frequent:.1%}"
     )
-    draw(given.picture, net, held_out, figure)
+    draw(args.picture, net, held_out, figure)
     print(figure)
     if not curve[-1] >= bar:
         sys.exit("missed")
