@@ -11,7 +11,7 @@ from .collate import Located, default_collate
 
 def samples_of(dataset: Any, indices: Iterable[Any]) -> list[Any]:
     """The samples of those numbers, all at once if the dataset can."""
-    many = getattr(dataset, "__getbatch__", None)
+    many = getattr(dataset, "__getitems__", None)
     return many(indices) if many else [dataset[i] for i in indices]
 
 
