@@ -141,8 +141,8 @@ def product(t: Any, n: int) -> Callable:
     def call(cast: bool) -> float:
         with t.autocast("cpu", dtype=t.bfloat16) if cast else contextlib.nullcontext():
             for _ in range(10):
-                found = t.nn.functional.linear(x, w)
-        return float(found[0, 0])
+                result = t.nn.functional.linear(x, w)
+        return float(result[0, 0])
 
     return call
 
@@ -213,12 +213,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--cases", default=".")
-    given = parser.parse_args()
+    args = parser.parse_args()
     print(
         "| case | PyTorch, autocast | flambeau, autocast | ratio | PyTorch f32 | f32 | loss, PyTorch | loss |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for row in rows(given.threads, given.rounds, given.cases):
+    for row in rows(args.threads, args.rounds, args.cases):
         print(row, flush=True)
 
 

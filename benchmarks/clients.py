@@ -194,30 +194,30 @@ def measure(name: str, sides: list[dict[str, str]], rounds: int) -> list[tuple[f
         )
         for env in sides
     ]
-    found: list[list[tuple[float, float]]] = [[] for _ in sides]
+    samples: list[list[tuple[float, float]]] = [[] for _ in sides]
     for _ in range(rounds + 2):  # two to warm up
-        for process, kept in zip(running, found):
+        for process, runs in zip(running, samples):
             assert process.stdin is not None and process.stdout is not None
             process.stdin.write("\n")
             process.stdin.flush()
             line = process.stdout.readline()
             if not line:
                 raise SystemExit(f"{name}: a process ended with {process.wait()}")
-            kept.append(tuple(json.loads(line)))
+            runs.append(tuple(json.loads(line)))
     for process in running:
         process.communicate()
-    return [(min(seconds for seconds, _ in kept[2:]), kept[-1][1]) for kept in found]
+    return [(min(seconds for seconds, _ in runs[2:]), runs[-1][1]) for runs in samples]
 
 
 def start(sides: list[dict[str, str]], rounds: int) -> list[float]:
     """Least seconds of a process that imports the library and adds three numbers."""
-    found: list[list[float]] = [[] for _ in sides]
+    samples: list[list[float]] = [[] for _ in sides]
     for _ in range(rounds + 1):
-        for env, kept in zip(sides, found):
+        for env, runs in zip(sides, samples):
             began = time.perf_counter()
             subprocess.run([sys.executable, "-c", START], env=env, check=True)
-            kept.append(time.perf_counter() - began)
-    return [min(kept[1:]) for kept in found]
+            runs.append(time.perf_counter() - began)
+    return [min(runs[1:]) for runs in samples]
 
 
 def main() -> None:

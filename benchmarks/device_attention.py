@@ -40,22 +40,22 @@ def both(
         "bool": lambda: flambeau.rand(length, length) < 0.7,
         "added": lambda: flambeau.randn(length, length),
     }
-    given = mask[kind]().to(device) if kind in mask else None
+    mask_tensor = mask[kind]().to(device) if kind in mask else None
     if gradients:
         q, k, v = (t.requires_grad_() for t in (q, k, v))
 
     def run(backend: SDPBackend) -> None:
         with sdpa_kernel(backend):
-            out = F.scaled_dot_product_attention(q, k, v, given, is_causal=kind == "causal")
+            out = F.scaled_dot_product_attention(q, k, v, mask_tensor, is_causal=kind == "causal")
         if gradients:
             flambeau.autograd.grad(out.sum(), (q, k, v))
 
     times: dict[SDPBackend, list[float]] = {SDPBackend.MATH: [], SDPBackend.FLASH_ATTENTION: []}
     for _ in range(runs + 1):
-        for backend, found in times.items():
-            found.append(timed(functools.partial(run, backend), device))
-    taken = on_device.taken(q, k, v, given, 0 if kind == "causal" else None)
-    all_scores, kernel = (min(found[1:]) for found in times.values())  # the first run compiles
+        for backend, samples in times.items():
+            samples.append(timed(functools.partial(run, backend), device))
+    taken = on_device.taken(q, k, v, mask_tensor, 0 if kind == "causal" else None)
+    all_scores, kernel = (min(samples[1:]) for samples in times.values())  # the first run compiles
     return all_scores, kernel, taken
 
 
@@ -66,15 +66,15 @@ def main() -> None:
     )
     parser.add_argument("--device", default="opencl")
     parser.add_argument("--small", action="store_true", help="the two shortest lengths")
-    given = parser.parse_args()
+    args = parser.parse_args()
     print("| length | width | scores | gradients | all scores, ms | kernel, ms | kernel / all | taken |")
     print("|" + " --- |" * 8)
     for length, width in SIZES:
-        if given.small and length > 256:
+        if args.small and length > 256:
             continue
         for kind in KINDS:
             for gradients in (False, True):
-                one = both(length, width, kind, given.device, gradients, 10 if length <= 256 else 4)
+                one = both(length, width, kind, args.device, gradients, 10 if length <= 256 else 4)
                 cells = [length, width, kind, "yes" if gradients else "no", f"{one[0]:.2f}", f"{one[1]:.2f}"]
                 cells += [f"{one[1] / one[0]:.2f}", "kernel" if one[2] else "all scores"]
                 print("| " + " | ".join(map(str, cells)) + " |", flush=True)

@@ -31,13 +31,13 @@ def repeated(call: Callable[[], Any], meet: Callable[[], Any], times: int, warm:
     """Median seconds of a call that the processes begin together."""
     for _ in range(warm):
         call()
-    found = []
+    samples = []
     for _ in range(times):
         meet()
         begun = time.perf_counter()
         call()
-        found.append(time.perf_counter() - begun)
-    return statistics.median(found)
+        samples.append(time.perf_counter() - begun)
+    return statistics.median(samples)
 
 
 def cases(torch: Any, dist: Any, ddp: Any, fsdp: Any) -> dict[str, tuple[Callable[[], Any], int]]:
@@ -179,20 +179,20 @@ def main() -> None:
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--scaling", action="store_true", help="the model of docs/scaling.md instead")
     parser.add_argument("--write", action="store_true", help="put its tables into the page")
-    given = parser.parse_args()
-    if given.scaling:
+    args = parser.parse_args()
+    if args.scaling:
         import scaling
 
-        scaling.main(given.rounds, given.write)
+        scaling.main(args.rounds, args.write)
         return
-    if given.worker:
-        name, rank, port, only = given.worker
+    if args.worker:
+        name, rank, port, only = args.worker
         worker(name, int(rank), int(port), only)
         return
     times: dict[str, dict[str, list[float]]] = {"flambeau": {}, "torch": {}}
-    for _ in range(given.rounds):
+    for _ in range(args.rounds):
         for name, of_cases in times.items():
-            for case, seconds in pair(name, given.only).items():
+            for case, seconds in pair(name, args.only).items():
                 of_cases.setdefault(case, []).append(seconds)
     print(
         f"| {'two processes of one thread':32} | flambeau, ms | PyTorch (gloo), ms | ratio |\n|---|---|---|---|"

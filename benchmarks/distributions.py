@@ -160,8 +160,8 @@ def compare(torch: Any, lib: Any, name: str, way: str, size: int, options: Any) 
     for call in calls:
         timed(call, 2)  # compiles, and warms up
         times.append(max(1, int(options.seconds / options.rounds / 2 / max(timed(call, 1), 1e-7))))
-    found = [[timed(call, n) for call, n in zip(calls, times)] for _ in range(options.rounds)]
-    ours, theirs = map(min, zip(*found))
+    samples = [[timed(call, n) for call, n in zip(calls, times)] for _ in range(options.rounds)]
+    ours, theirs = map(min, zip(*samples))
     return ours, theirs
 
 
@@ -197,10 +197,10 @@ def main() -> None:
                     flush=True,
                 )
     print("\n| what | cases | geometric mean | least | below 1 |\n|---|---|---|---|---|")
-    every = [r for found in ratios.values() for r in found]
-    for way, found in {**ratios, "all": every}.items():
-        mean = math.exp(sum(map(math.log, found)) / len(found))
-        print(f"| {way} | {len(found)} | {mean:.2f} | {min(found):.2f} | {sum(r < 1 for r in found)} |")
+    every = [r for group in ratios.values() for r in group]
+    for way, group in {**ratios, "all": every}.items():
+        mean = math.exp(sum(map(math.log, group)) / len(group))
+        print(f"| {way} | {len(group)} | {mean:.2f} | {min(group):.2f} | {sum(r < 1 for r in group)} |")
 
 
 if __name__ == "__main__":

@@ -98,15 +98,15 @@ def write(folder: Path, only: str) -> dict[str, Path]:
     """The archives by name."""
     import flambeau as torch
 
-    found = {}
+    paths = {}
     for k, (name, make) in enumerate(cases().items()):
         if re.search(only, name):
             torch.manual_seed(0)
             net, args, shapes = make()
-            found[name] = folder / f"net{k}.pt2"
+            paths[name] = folder / f"net{k}.pt2"
             with torch.no_grad():
-                torch.export.save(torch.export.export(net.eval(), args, dynamic_shapes=shapes), found[name])
-    return found
+                torch.export.save(torch.export.export(net.eval(), args, dynamic_shapes=shapes), paths[name])
+    return paths
 
 
 def measured(library: str, path: Path) -> list[float]:

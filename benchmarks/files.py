@@ -26,7 +26,7 @@ def figure(name):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
 library.load({small!r}, mmap={mmap})
 before = figure("VmHWM")
-found = library.load({large!r}, mmap={mmap})
+loaded = library.load({large!r}, mmap={mmap})
 print((figure("VmHWM") - before) / 1000)
 """
 
@@ -72,7 +72,7 @@ def main() -> None:
             (f"{options.gigabytes:g} GB in 1", options.gigabytes, 1),
             ("4 MB in 1000", 0.004, 1000),
         ):
-            found: dict[str, dict[str, list[float]]] = {}
+            samples: dict[str, dict[str, list[float]]] = {}
             for name, library in libraries.items():
                 obj = contents(library, size, parts)
                 path = os.path.join(folder, f"{name}.pt")
@@ -84,9 +84,9 @@ def main() -> None:
                         "load, mmap": lambda lib=library, p=path: lib.load(p, mmap=True),
                     }
                     for case, call in cases.items():
-                        found.setdefault(case, {}).setdefault(name, []).append(timed(call))
+                        samples.setdefault(case, {}).setdefault(name, []).append(timed(call))
                 del obj
-            for case, times in found.items():
+            for case, times in samples.items():
                 theirs, ours = min(times["torch"]), min(times["flambeau"])
                 print(
                     f"{case + ', ' + label:32s} {theirs * 1e3:8.1f}ms {ours * 1e3:8.1f}ms {theirs / ours:7.2f}"

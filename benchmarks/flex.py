@@ -47,12 +47,12 @@ def cases(t, heads: int, length: int) -> dict[str, Case]:
 def least(function: Callable) -> float:
     """Milliseconds of a call."""
     function()
-    found = math.inf
+    shortest = math.inf
     for _ in range(3):
         begin = time.perf_counter()
         function()
-        found = min(found, time.perf_counter() - begin)
-    return found * 1e3
+        shortest = min(shortest, time.perf_counter() - begin)
+    return shortest * 1e3
 
 
 def both_ways(function: Callable, leaves: list) -> Callable:

@@ -81,18 +81,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", default=".")
     parser.add_argument("--rounds", type=int, default=15)
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{'case':44s} {'none':>9s} {'all/none':>9s} {'chosen/none':>12s}  steps")
     for name, function, tensors in (*twice(), *literals()):
-        if not re.search(given.cases, name):
+        if not re.search(args.cases, name):
             continue
         plans = {}
         for how in ("none", "all", "chosen"):
             with doing(how):
                 plans[how] = lower.plan(Program(record(function, *tensors)[0]))
         best = dict.fromkeys(plans, float("inf"))
-        for _ in range(given.rounds):
+        for _ in range(args.rounds):
             for how, runner in plans.items():
                 begun = time.perf_counter()
                 for _ in range(4):

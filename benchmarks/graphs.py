@@ -79,8 +79,8 @@ def measured(library: str, name: str, threads: int, seconds: float, device: str 
     if device:
 
         def finished(f: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*given: Any) -> Any:
-                result = f(*given)
+            def call(*args: Any) -> Any:
+                result = f(*args)
                 getattr(t, device.partition(":")[0]).synchronize()
                 return result
 
@@ -88,7 +88,7 @@ def measured(library: str, name: str, threads: int, seconds: float, device: str 
 
         function = finished(made)
         function.restart = getattr(made, "restart", lambda: None)  # type: ignore[attr-defined]
-    found: dict[str, Any] = {"eager": best_time(lambda: function(*arguments), seconds)}
+    figures: dict[str, Any] = {"eager": best_time(lambda: function(*arguments), seconds)}
     try:
         began = time.perf_counter()
         fast = t.compile(made)
@@ -96,16 +96,16 @@ def measured(library: str, name: str, threads: int, seconds: float, device: str 
         planned = fast
         if device:
             fast = finished(fast)
-        found["first"] = time.perf_counter() - began
+        figures["first"] = time.perf_counter() - began
         for x in (arguments, tuple(x * 0.5 - 0.5 for x in arguments)):
             compare(t, function, fast, x)
-        found["compiled"] = best_time(lambda: fast(*arguments), seconds)
+        figures["compiled"] = best_time(lambda: fast(*arguments), seconds)
         if device:  # last, since a queue stays slower that a profiler has measured
-            found["launches"] = [launches(t, device, partial(f, *arguments)) for f in (planned, made)]
+            figures["launches"] = [launches(t, device, partial(f, *arguments)) for f in (planned, made)]
     except Exception as error:  # a line of the table says what happened
         said = str(error).strip().splitlines() or [""]
-        found["error"] = f"{type(error).__name__}: {said[0][:90]}"
-    return found
+        figures["error"] = f"{type(error).__name__}: {said[0][:90]}"
+    return figures
 
 
 def asked(options: argparse.Namespace, library: str, name: str, folder: str) -> dict[str, Any]:
@@ -131,20 +131,20 @@ def row(options: argparse.Namespace, name: str, libraries: list[str], folder: st
         {library: asked(options, library, name, folder) for library in libraries}
         for _ in range(options.rounds)
     ]
-    found: dict[str, Any] = {"case": name, "rounds": rounds}
+    figures: dict[str, Any] = {"case": name, "rounds": rounds}
     for library in libraries:
         for what in ("first", "compiled", "eager"):
             times = [r[library][what] for r in rounds if what in r[library]]
             if times:
-                found[f"{library}.{what}"] = min(times) if what != "first" or options.cold else times[-1]
+                figures[f"{library}.{what}"] = min(times) if what != "first" or options.cold else times[-1]
         errors = [r[library]["error"] for r in rounds if "error" in r[library]]
         if errors:
-            found[f"{library}.error"] = errors[0]
+            figures[f"{library}.error"] = errors[0]
     if options.device and "launches" in rounds[0]["flambeau"]:
-        found["flambeau.launches"] = rounds[0]["flambeau"]["launches"]
-    ours = found.get("flambeau.compiled")
-    if ours and "flambeau.error" not in found:
-        found["gain"] = found["flambeau.eager"] / ours
+        figures["flambeau.launches"] = rounds[0]["flambeau"]["launches"]
+    ours = figures.get("flambeau.compiled")
+    if ours and "flambeau.error" not in figures:
+        figures["gain"] = figures["flambeau.eager"] / ours
         pairs = [
             (
                 r["flambeau"]["compiled"],
@@ -155,27 +155,27 @@ def row(options: argparse.Namespace, name: str, libraries: list[str], folder: st
         ]
         ratios = [theirs / mine for mine, theirs in pairs if theirs]
         if ratios:
-            found["ratio"] = statistics.median(ratios)
-    return found
+            figures["ratio"] = statistics.median(ratios)
+    return figures
 
 
-def printed(found: dict[str, Any], reference: str) -> str:
+def printed(figures: dict[str, Any], reference: str) -> str:
     def at(key: str) -> str:
-        return shown(found[key]).strip() if key in found else "–"
+        return shown(figures[key]).strip() if key in figures else "–"
 
     def number(key: str) -> str:
-        return f"{found[key]:.2f}" if key in found else "–"
+        return f"{figures[key]:.2f}" if key in figures else "–"
 
     notes = [
-        f"{library}: {found[f'{library}.error']}"
+        f"{library}: {figures[f'{library}.error']}"
         for library in ("flambeau", reference)
-        if f"{library}.error" in found
+        if f"{library}.error" in figures
     ]
-    cells = [found["case"]]
+    cells = [figures["case"]]
     for what in ("first", "compiled", "eager"):
         cells += [at(f"flambeau.{what}")] + ([at(f"{reference}.{what}")] if reference else [])
-    if "flambeau.launches" in found:
-        cells += list(map(str, found["flambeau.launches"]))
+    if "flambeau.launches" in figures:
+        cells += list(map(str, figures["flambeau.launches"]))
     cells += [number("gain")] + ([number("ratio")] if reference else []) + ["; ".join(notes)]
     return f"| {' | '.join(cells)} |"
 

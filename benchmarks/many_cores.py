@@ -71,15 +71,15 @@ def cases() -> dict[str, Callable[[], object]]:
 
 def modelled(f: Callable[[], object], rounds: int = 7) -> Model:
     """The least of some rounds, part by part: what else the machine does only adds."""
-    found = []
+    samples = []
     f()
     for _ in range(rounds):
         began = time.thread_time()
         ranges = parallel._rehearsed(f)
         one = time.thread_time() - began
         inside, longest = sum(r[3] for r in ranges), sum(r[4] for r in ranges)
-        found.append((one, max(one - inside, 0.0), longest))
-    one, serial, longest = (min(part) for part in zip(*found))
+        samples.append((one, max(one - inside, 0.0), longest))
+    one, serial, longest = (min(part) for part in zip(*samples))
     return Model(one, serial, longest, len(ranges), max((r[2] for r in ranges), default=1))
 
 
@@ -104,10 +104,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=64)
     parser.add_argument("--cases", default=".", help="a regular expression")
     parser.add_argument("--write", action="store_true", help="put the table into docs/many_cores.md")
-    given = parser.parse_args()
-    made = table(given.threads, given.cases)
+    args = parser.parse_args()
+    made = table(args.threads, args.cases)
     print(made)
-    if given.write:
+    if args.write:
         text = PAGE.read_text()
         before, rest = text.split(BEGIN)
         PAGE.write_text(f"{before}{BEGIN}\n{made}\n{END}{rest.split(END)[1]}")

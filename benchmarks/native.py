@@ -169,10 +169,10 @@ def main() -> None:
             ratios[way].append(seconds / best[0])
         figures = [f"{s * 1e6:.2f}" for s in best] + [f"{s / best[0]:.1f}" for s in best[1:]]
         print(f"| {case.__name__} | " + " | ".join(figures) + " |", flush=True)
-    for way, found in ratios.items():
-        if found:
+    for way, group in ratios.items():
+        if group:
             print(
-                f"\n{way} : in C, geometric mean {math.exp(sum(map(math.log, found)) / len(found)):.2f}, least {min(found):.2f}"
+                f"\n{way} : in C, geometric mean {math.exp(sum(map(math.log, group)) / len(group)):.2f}, least {min(group):.2f}"
             )
 
 

@@ -75,8 +75,8 @@ def cases(t: Any, nested: bool) -> dict[str, Callable]:
         leaves = [p.detach().requires_grad_() for p in operands]
 
         def run() -> None:
-            found = f(*leaves)
-            t.autograd.grad(found.values().sum() if nested else found.sum(), leaves)
+            result = f(*leaves)
+            t.autograd.grad(result.values().sum() if nested else result.sum(), leaves)
 
         return run
 
@@ -108,7 +108,7 @@ def cases(t: Any, nested: bool) -> dict[str, Callable]:
 
 def least(programs: list[Callable], repeats: int) -> Iterator[float]:
     """The least time of each, in milliseconds, taking turns."""
-    found = [float("inf")] * len(programs)
+    shortest = [float("inf")] * len(programs)
     counts = []
     for program in programs:
         program()
@@ -120,8 +120,8 @@ def least(programs: list[Callable], repeats: int) -> Iterator[float]:
             begin = time.perf_counter()
             for _ in range(count):
                 program()
-            found[k] = min(found[k], (time.perf_counter() - begin) / count * 1e3)
-    yield from found
+            shortest[k] = min(shortest[k], (time.perf_counter() - begin) / count * 1e3)
+    yield from shortest
 
 
 def main() -> None:

@@ -89,12 +89,12 @@ def prepared(
         m.p = 0.0
     for m in rnns:
         m.dropout = 0.0
-    found = [step().item()] + [p.grad.norm().item() for p in list(net.parameters())[::-8]]
+    checks = [step().item()] + [p.grad.norm().item() for p in list(net.parameters())[::-8]]
     for m, p in zip(drops, before[0]):
         m.p = p
     for m, p in zip(rnns, before[1]):
         m.dropout = p
-    return step, found
+    return step, checks
 
 
 def timed(run: Callable[[], object], seconds: float, clock: Callable[[], float]) -> float:
@@ -120,9 +120,9 @@ def serve(side: str, threads: int, clock: Callable[[], float], lower: str) -> No
         case, seconds = json.loads(line)
         if case not in held:
             held.clear()
-            held[case], found = prepared(t, case, bool(compiled), lower)
+            held[case], checks = prepared(t, case, bool(compiled), lower)
             held[case]()
-            out.write(json.dumps(found) + "\n")
+            out.write(json.dumps(checks) + "\n")
         else:
             out.write(json.dumps(timed(held[case], seconds, clock)) + "\n")
 

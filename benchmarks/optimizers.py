@@ -97,11 +97,11 @@ def compare(torch, lib, name: str, size: str, seconds: float, rounds: int) -> tu
     theirs = {way: step_of(torch, kind, {**options, **flag}, *SIZES[size]) for way, flag in ways.items()}
     steps = {"": step_of(lib, kind, options, *SIZES[size]), **theirs}
     times = {way: rounds_of(step, seconds / rounds / len(steps)) for way, step in steps.items()}
-    found: dict[str, list[float]] = {way: [] for way in steps}
+    samples: dict[str, list[float]] = {way: [] for way in steps}
     for _ in range(rounds):
         for way, step in steps.items():
-            found[way].append(timed(step, times[way]))
-    medians = {way: statistics.median(values) for way, values in found.items()}
+            samples[way].append(timed(step, times[way]))
+    medians = {way: statistics.median(values) for way, values in samples.items()}
     best = min(theirs, key=medians.__getitem__)
     return medians[""], medians[best], best
 

@@ -24,12 +24,12 @@ BUFFER = 16384  # elements an operand
 
 def gathered(share: float, dtypes: list[str]) -> dict:
     """A random share of the kernels that common calls need, by their text."""
-    found: dict = {}
+    by_text: dict = {}
     address = build.address
 
     def seen(kernel):
         if isinstance(kernel, (kernels.Pointwise, kernels.Row)):
-            found[kernel.text()] = kernel
+            by_text[kernel.text()] = kernel
         return address(kernel)
 
     build.address = seen
@@ -39,7 +39,7 @@ def gathered(share: float, dtypes: list[str]) -> dict:
                 _ahead.backward(call())
             except (TypeError, RuntimeError, NotImplementedError, IndexError):  # a dtype it does not take
                 continue
-    return found
+    return by_text
 
 
 def arguments(kernel) -> tuple:
@@ -73,14 +73,14 @@ def arguments(kernel) -> tuple:
     return (pointers, places, scalars.ctypes.data_as(ctypes.c_void_p)), (memory, scalars)
 
 
-def turns(functions: list, given: tuple) -> list[float]:
+def turns(functions: list, args: tuple) -> list[float]:
     """The shortest seconds of each, called in turn."""
     best = [math.inf] * len(functions)
     for _ in range(ROUNDS):
         for k, f in enumerate(functions):
             began = time.perf_counter()
             for _ in range(10):
-                f(*given)
+                f(*args)
             best[k] = min(best[k], (time.perf_counter() - began) / 10)
     return best
 
@@ -92,11 +92,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     random.seed(options.seed)
-    found = gathered(options.share, options.dtypes)
+    distinct = gathered(options.share, options.dtypes)
     machine, triple = target.host_machine(), target.llvm().get_default_triple()
     spent = {name: [0.0, 0.0, 0] for name in PIPELINES}
     ratios, prototype = [], ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    for number, kernel in enumerate(found.values()):
+    for number, kernel in enumerate(distinct.values()):
         text, functions = str(schedule_cpu.module_for(kernel, triple)), []
         for name, passes in PIPELINES.items():
             symbol = f"{name}{number}"
@@ -107,12 +107,12 @@ def main() -> None:
             for k, n in enumerate((middle - began, time.process_time() - middle, len(code))):
                 spent[name][k] += n
             functions.append(prototype(target.load(code, symbol)))
-        given, alive = arguments(kernel)
-        before, after = turns(functions, given)
+        args, alive = arguments(kernel)
+        before, after = turns(functions, args)
         ratios.append((after / before, kernel.name))
         del alive
     for name, (first, second, total) in spent.items():
-        n = len(found)
+        n = len(distinct)
         print(
             f"{name}: {first / n * 1e3:.1f} ms for parsing and passes, {second / n * 1e3:.1f} ms for machine code, {total // n} bytes"
         )

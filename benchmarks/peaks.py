@@ -141,11 +141,11 @@ def memory_loop(reads: bool, writes: bool, round_caches: bool, streams: int = 1)
     )
 
 
-def room(bytes: int):
+def aligned_buffer(bytes: int):
     """So much memory, written once, and its first address divisible by 64."""
-    kept = ctypes.create_string_buffer(bytes + 4096)
-    ctypes.memset(kept, 0, bytes + 4096)
-    return kept, -(-ctypes.addressof(kept) // 4096) * 4096
+    buffer = ctypes.create_string_buffer(bytes + 4096)
+    ctypes.memset(buffer, 0, bytes + 4096)
+    return buffer, -(-ctypes.addressof(buffer) // 4096) * 4096
 
 
 def race(loops: list[Callable[[int], object]], turns: int) -> float:
@@ -179,7 +179,7 @@ def rate(work: float, make: Callable[[], Callable[[int], object]], threads: int)
 def flops(threads: int = 1) -> dict[str, float]:
     """Operations a second by type; a product added to a sum is two.  Types without an instruction of their own are absent."""
     features = {f[1:] for f in target.processor()[1].split(",") if f[0] == "+"}
-    found = {}
+    rates = {}
     for kind, choices in steps().items():
         step = next((s for s in choices if s.feature in features), None)
         if step is None:
@@ -188,38 +188,38 @@ def flops(threads: int = 1) -> dict[str, float]:
         loop = sums_loop(step, sums)
 
         def make(loop=loop, sums=sums) -> Callable[[int], object]:
-            kept, at = room(64 * (sums + 2))
-            return lambda turns: (kept, loop(turns, at))
+            buffer, at = aligned_buffer(64 * (sums + 2))
+            return lambda turns: (buffer, loop(turns, at))
 
-        found[kind] = rate(step.work * sums, make, threads)
-    return found
+        rates[kind] = rate(step.work * sums, make, threads)
+    return rates
 
 
 def levels() -> dict[str, int]:
     """Bytes of each level of cache that holds data, as the system tells, nearest first."""
-    found = {}
+    sizes = {}
     for folder in sorted(CACHES.glob("index*")):
         if (folder / "type").read_text().strip() != "Instruction":
             number, unit = re.fullmatch(r"(\d+)([KM]?)", (folder / "size").read_text().strip()).groups()
-            found["L" + (folder / "level").read_text().strip()] = (
+            sizes["L" + (folder / "level").read_text().strip()] = (
                 int(number) << {"": 0, "K": 10, "M": 20}[unit]
             )
-    return found or {"L1": 32 << 10, "L2": 512 << 10}
+    return sizes or {"L1": 32 << 10, "L2": 512 << 10}
 
 
 def bandwidths(threads: int = 1) -> dict[str, dict[str, float]]:
     """Bytes a second by level and direction."""
     directions = {"read": (True, False), "write": (False, True), "copy": (True, True)}
-    found: dict[str, dict[str, float]] = {}
+    rates: dict[str, dict[str, float]] = {}
     for name, size in {**levels(), "memory": 256 << 20}.items():
-        found[name] = {}
+        rates[name] = {}
         far = name not in ("L1", "L2")
         for way, (reads, writes) in directions.items():
             part = size // 2 // (2 if way == "copy" else 1) // (threads if name == "L3" else 1) // 4096 * 4096
             ways = itertools.product(
                 (1, 2, 4) if far else (1,), (False, True) if far and writes else (False,)
             )
-            found[name][way] = max(
+            rates[name][way] = max(
                 rate(
                     part * (reads + writes),
                     functools.partial(passing, reads, writes, part, around, streams),
@@ -227,14 +227,14 @@ def bandwidths(threads: int = 1) -> dict[str, dict[str, float]]:
                 )
                 for streams, around in ways
             )
-    return found
+    return rates
 
 
 def passing(reads: bool, writes: bool, part: int, around: bool, streams: int) -> Callable[[int], object]:
     """A loop with memory of its own."""
     loop = memory_loop(reads, writes, around, streams)
-    one, a = room(part)
-    two, b = room(part) if reads and writes else (one, a)
+    one, a = aligned_buffer(part)
+    two, b = aligned_buffer(part) if reads and writes else (one, a)
     return lambda passes: (one, two, loop(passes, a, b, part))
 
 

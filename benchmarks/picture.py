@@ -48,10 +48,10 @@ def ratios() -> dict[str, list[float]]:
     """Group → ratios of its cases, from the first section of RESULTS.md."""
     text = (ROOT / "benchmarks" / "RESULTS.md").read_text()
     section = text[text.index(SECTION) :].split("\n### ")[0]
-    found: dict[str, list[float]] = {}
+    groups: dict[str, list[float]] = {}
     for group, ratio in re.findall(r"^\| (\w+)\.\S+ \|.*\| ([\d.]+) \|$", section, re.MULTILINE):
-        found.setdefault(group, []).append(float(ratio))
-    return found
+        groups.setdefault(group, []).append(float(ratio))
+    return groups
 
 
 def speed() -> str:

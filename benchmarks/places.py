@@ -112,13 +112,13 @@ def main() -> None:
     flambeau.set_num_threads(1)
     print("| operation | elements | C loop | kernel | kernel / C loop |")
     print("|---|---|---|---|---|")
-    found: dict[str, list[str]] = {}
+    rows: dict[str, list[str]] = {}
     for n in SIZES:
         for name, loop, kernel in cases(n):
             if re.search(options.only, name):
                 a, b = microseconds(loop), microseconds(kernel)
-                found.setdefault(name, []).append(f"| {name} | {n} | {a:.2f} | {b:.2f} | {b / a:.2f} |")
-    for lines in found.values():
+                rows.setdefault(name, []).append(f"| {name} | {n} | {a:.2f} | {b:.2f} | {b / a:.2f} |")
+    for lines in rows.values():
         print("\n".join(lines), flush=True)
 
 

@@ -79,11 +79,11 @@ def main() -> None:
                 str(options.rounds),
             ]
             done = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True)
-            found = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("RESULT")]
-            if not found:
+            figures = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("RESULT")]
+            if not figures:
                 row += f"{'not installed' if 'No module named' in done.stderr else 'failed':>32}"
                 continue
-            off, on = map(float, found[0])
+            off, on = map(float, figures[0])
             row += f"{off:>11.1f} us{on:>7.1f} us{on / off:>8.2f}"
         print(row, flush=True)
 

@@ -52,7 +52,7 @@ def csr_of(lib, matrix: ss.csr_array, index: str):
 def product(n: int, nnz: int, columns: int, kind: str, layout: str) -> Case:
     matrix = random_matrix(n, nnz, kind)
     dense = np.random.default_rng(1).standard_normal((n, columns) if columns else n).astype(kind)
-    found: Case = {}
+    programs: Case = {}
     for name in LIBRARIES[:3]:
         lib = libraries()[name.partition(",")[0]]
         a = csr_of(lib, matrix, "int32" if "int32" in name or name == "flambeau" else "int64")
@@ -61,10 +61,10 @@ def product(n: int, nnz: int, columns: int, kind: str, layout: str) -> Case:
                 continue
             a = a.to_sparse_coo().coalesce()
         b = lib.tensor(dense)
-        found[name] = lambda a=a, b=b: a @ b
+        programs[name] = lambda a=a, b=b: a @ b
     both = matrix if layout == "csr" else matrix.tocoo()
-    found["scipy"] = lambda: both @ dense
-    return found
+    programs["scipy"] = lambda: both @ dense
+    return programs
 
 
 def coalesced(nnz: int, size: tuple[int, ...], width: int) -> Case:
@@ -72,10 +72,10 @@ def coalesced(nnz: int, size: tuple[int, ...], width: int) -> Case:
     at = np.stack([rng.integers(0, n, size=nnz) for n in size])
     values = rng.standard_normal((nnz, width) if width else nnz).astype("float32")
     shape = (*size, width) if width else size
-    found: Case = {}
+    programs: Case = {}
     for name, lib in libraries().items():
         indices, held = lib.tensor(at), lib.tensor(values)
-        found[name] = lambda lib=lib, i=indices, v=held: lib.sparse_coo_tensor(i, v, shape).coalesce()
+        programs[name] = lambda lib=lib, i=indices, v=held: lib.sparse_coo_tensor(i, v, shape).coalesce()
     if len(size) == 2 and not width:
 
         def by_scipy():
@@ -83,8 +83,8 @@ def coalesced(nnz: int, size: tuple[int, ...], width: int) -> Case:
             made.sum_duplicates()
             return made
 
-        found["scipy"] = by_scipy
-    return found
+        programs["scipy"] = by_scipy
+    return programs
 
 
 def graph_convolution(layout: str) -> Case:
@@ -98,7 +98,7 @@ def graph_convolution(layout: str) -> Case:
     matrix.data[:] = 1 / np.sqrt(np.diff(matrix.indptr)).repeat(np.diff(matrix.indptr))
     x = (rng.random((nodes, features)) < 0.01).astype("float32")
     y = rng.integers(0, classes, size=nodes)
-    found: Case = {}
+    programs: Case = {}
     for name, lib in libraries().items():
         lib.manual_seed(0)
         a = csr_of(lib, matrix, "int64")
@@ -113,8 +113,8 @@ def graph_convolution(layout: str) -> Case:
             lib.nn.functional.cross_entropy(a @ layers[1](h), targets).backward()
             optimizer.step()
 
-        found[name] = step
-    return found
+        programs[name] = step
+    return programs
 
 
 CASES: dict[str, Callable[[], Case]] = {
@@ -186,11 +186,11 @@ def main() -> None:
     for name, make in CASES.items():
         if not re.search(options.cases, name):
             continue
-        found = measured(make(), options.seconds)
-        ours = found["flambeau"]
+        times = measured(make(), options.seconds)
+        ours = times["flambeau"]
         theirs = {
-            "torch": min(t for n, t in found.items() if n.startswith("torch")),
-            "scipy": found.get("scipy"),
+            "torch": min(t for n, t in times.items() if n.startswith("torch")),
+            "scipy": times.get("scipy"),
         }
         cells = []
         for other, t in theirs.items():
@@ -199,12 +199,12 @@ def main() -> None:
             cells.append("" if t is None else f"{t / ours:.2f}")
         times = [f"{t * 1e6:.1f}" if t is not None else "" for t in (ours, *theirs.values())]
         print(f"| {name} | {' | '.join(times)} | {' | '.join(cells)} |", flush=True)
-    for other, found in ratios.items():
-        if found:
-            mean = math.exp(sum(map(math.log, found)) / len(found))
-            at = sum(r >= 1 for r in found)
+    for other, values in ratios.items():
+        if values:
+            mean = math.exp(sum(map(math.log, values)) / len(values))
+            at = sum(r >= 1 for r in values)
             print(
-                f"\nbeside {other}: {len(found)} cases, mean {mean:.2f}, least {min(found):.2f}, at or above 1: {at}"
+                f"\nbeside {other}: {len(values)} cases, mean {mean:.2f}, least {min(values):.2f}, at or above 1: {at}"
             )
 
 

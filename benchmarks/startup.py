@@ -46,13 +46,13 @@ def main() -> None:
     print(f"{'module':12s} {'kernel cache':12s} {'import':>8s} {'100 steps':>10s}")
     for module in sys.argv[1:] or ["flambeau"]:
         kinds = ("empty", "warm") if module == "flambeau" else ("-",)
-        with tempfile.TemporaryDirectory() as kept:
-            run(module, kept)
+        with tempfile.TemporaryDirectory() as cache:
+            run(module, cache)
             for kind in kinds:
                 rows = []
                 for _ in range(3):
                     with tempfile.TemporaryDirectory() as fresh:
-                        rows.append(run(module, fresh if kind == "empty" else kept))
+                        rows.append(run(module, fresh if kind == "empty" else cache))
                 print(
                     f"{module:12s} {kind:12s} {min(r[0] for r in rows):8.3f} {min(r[1] for r in rows):10.3f}"
                 )

@@ -71,7 +71,7 @@ def measured(library: str, pattern: str) -> None:
     """Print the times of one library as JSON."""
     t = importlib.import_module(library)
     t.set_num_threads(1)
-    found = {}
+    shortest = {}
     for name, run in cases(t).items():
         if re.search(pattern, name):
             run(), run()
@@ -82,8 +82,8 @@ def measured(library: str, pattern: str) -> None:
                     run()
                     count += 1
                 least = min(least, (time.perf_counter() - start) / count)
-            found[name] = least
-    print(json.dumps(found))
+            shortest[name] = least
+    print(json.dumps(shortest))
 
 
 def main() -> None:

@@ -266,7 +266,7 @@ def others(t) -> dict[str, Callable]:
 
 def sequences(t) -> dict[str, Callable]:
     """Recurrent layers, forward without gradients and both ways, and bags of rows."""
-    F, fb, pack, found = t.nn.functional, both_ways, t.nn.utils.rnn.pack_padded_sequence, {}
+    F, fb, pack, cases = t.nn.functional, both_ways, t.nn.utils.rnn.pack_padded_sequence, {}
     for kind in (t.nn.RNN, t.nn.GRU, t.nn.LSTM):
         for name, sizes, options in (
             ("batch 1", (32, 1, 64), {}),
@@ -276,9 +276,9 @@ def sequences(t) -> dict[str, Callable]:
             ("both directions", (32, 16, 256), {"bidirectional": True}),
             ("batch 32, wide", (8, 32, 1024), {}),
         ):
-            found |= _recurrent(t, f"{kind.__name__}, {name}", kind, sizes, options, lambda x: x)
+            cases |= _recurrent(t, f"{kind.__name__}, {name}", kind, sizes, options, lambda x: x)
         lengths = t.arange(32, 0, -1)
-        found |= _recurrent(
+        cases |= _recurrent(
             t,
             f"{kind.__name__}, packed",
             kind,
@@ -290,11 +290,11 @@ def sequences(t) -> dict[str, Callable]:
     starts = t.arange(0, 4096, 16)
     for mode in ("sum", "mean", "max"):
         bags = lambda w, mode=mode: F.embedding_bag(numbers, w, starts, mode=mode)
-        found |= {f"embedding_bag, {mode}": lambda bags=bags: bags(table)}
-        found |= {f"embedding_bag, {mode}, both ways": fb(bags, table)}
+        cases |= {f"embedding_bag, {mode}": lambda bags=bags: bags(table)}
+        cases |= {f"embedding_bag, {mode}, both ways": fb(bags, table)}
     weighted = lambda w, s: F.embedding_bag(numbers, w, starts, mode="sum", per_sample_weights=s)
     padded = lambda w: F.embedding_bag(numbers.reshape(-1, 16), w, mode="mean", padding_idx=3)
-    return found | {
+    return cases | {
         "embedding_bag, weighted": lambda: weighted(table, factors),
         "embedding_bag, weighted, both ways": fb(weighted, table, factors),
         "embedding_bag, padded": lambda: padded(table),
@@ -305,18 +305,18 @@ def sequences(t) -> dict[str, Callable]:
 
 
 def _recurrent(
-    t, name: str, kind: Callable, sizes: tuple, options: dict, given: Callable
+    t, name: str, kind: Callable, sizes: tuple, options: dict, prepare: Callable
 ) -> dict[str, Callable]:
     """A layer with gradients of input and weights, and without any."""
     layer, x = kind(sizes[2], sizes[2], **options), t.randn(sizes)
 
     def rows(x):
-        found = layer(given(x))[0]
-        return getattr(found, "data", found) if isinstance(found, tuple) else found
+        result = layer(prepare(x))[0]
+        return getattr(result, "data", result) if isinstance(result, tuple) else result
 
     def infer():
         with t.no_grad():
-            layer(given(x))
+            layer(prepare(x))
 
     return {name: infer, f"{name}, both ways": both_ways_of(layer, rows, x)}
 
@@ -346,8 +346,8 @@ def other_shapes(t) -> dict[str, Callable]:
     rows, double = t.randint(0, 100, (80,)), t.randn(500, 700, dtype=t.float64)
     h, small = x.bfloat16(), t.randint(0, 100, (900, 1100)).byte()
     grid, grid3 = t.rand(4, 40, 50, 2) * 2.4 - 1.2, t.rand(1, 10, 30, 30, 3) * 2.4 - 1.2
-    sampled = lambda **given: lambda x: F.grid_sample(x, grid, align_corners=False, **given)
-    resized = lambda **given: lambda x: F.interpolate(x, **given)
+    sampled = lambda **options: lambda x: F.grid_sample(x, grid, align_corners=False, **options)
+    resized = lambda **options: lambda x: F.interpolate(x, **options)
     return {
         "adaptive_avg_pool2d 7, uneven, both ways": fb(lambda x: F.adaptive_avg_pool2d(x, 7), odd),
         "adaptive_avg_pool2d 3, channels last": lambda: F.adaptive_avg_pool2d(last, 3),
@@ -435,11 +435,11 @@ def decompositions(t) -> dict[str, Callable]:
 
 def transforms(t) -> dict[str, Callable]:
     """Fourier transforms: one signal and many, short and long, lengths of all kinds, several dimensions."""
-    F, found = t.fft, {}
+    F, cases = t.fft, {}
     for rows, n in ((1, 100), (1, 1024), (32, 997), (32, 2401), (100, 256), (4, 65536), (1, 1000000)):
         x, z = t.randn(rows, n), t.randn(rows, n, dtype=t.complex64)
         half = F.rfft(x)
-        found |= {
+        cases |= {
             f"fft, {rows} of {n}": lambda z=z: F.fft(z),
             f"ifft, {rows} of {n}": lambda z=z: F.ifft(z),
             f"rfft, {rows} of {n}": lambda x=x: F.rfft(x),
@@ -447,7 +447,7 @@ def transforms(t) -> dict[str, Callable]:
         }
     image, volume, double = t.randn(3, 500, 375), t.randn(64, 64, 64), t.randn(300, 360, dtype=t.float64)
     z = t.randn(512, 512, dtype=t.complex64)
-    return found | {
+    return cases | {
         "fft, dim 0": lambda: F.fft(z, dim=0),
         "fft2": lambda: F.fft2(z),
         "rfft2, 500 by 375": lambda: F.rfft2(image),

@@ -149,7 +149,7 @@ def object_at(reads, source):
         return source.value
     if type(source).__name__ == "Namespace":
         return vars(object_at(reads, source.of))
-    return next(value for value, found in reads.known.values() if found == source)
+    return next(value for value, candidate in reads.known.values() if candidate == source)
 
 
 def refusal(compiled, captures, python):
@@ -177,12 +177,12 @@ def before(module, args, kwargs):
     own = [t for kind in ("_parameters", "_buffers") for t in members(module, kind)]
     tensors = {id(t): t for t in (*own, *tensors_in((args, kwargs)))}
     there = [t for t in tensors.values() if not t.is_meta and not torch.nn.parameter.is_lazy(t)]
-    kept = [(t, t.detach().clone()) for t in there]
+    copies = [(t, t.detach().clone()) for t in there]
     numbers, python, numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
 
     def back():
         with torch.no_grad():
-            for tensor, old in kept:
+            for tensor, old in copies:
                 if not torch.equal(tensor.detach(), old):
                     tensor.detach().copy_(old)
         torch.set_rng_state(numbers)

@@ -65,9 +65,9 @@ def doctests(client, package, *, tolerance=1e-3, seconds=60):
 
     root = importlib.import_module(package)
     finder = doctest.DocTestFinder(exclude_empty=True)
-    for found in [root, *pkgutil.walk_packages(root.__path__, package + ".")]:
+    for each in [root, *pkgutil.walk_packages(root.__path__, package + ".")]:
         try:
-            module = importlib.import_module(getattr(found, "name", package))
+            module = importlib.import_module(getattr(each, "name", package))
         except ImportError:  # of what is not installed
             continue
         for test in finder.find(module):
@@ -111,7 +111,7 @@ def printed(test, seconds):
 
 
 def run_cases(client, chosen):
-    found = {}
+    answers = {}
     for name, (function, _) in client.cases.items():
         if not re.search(chosen, name):
             continue
@@ -121,10 +121,10 @@ def run_cases(client, chosen):
         except (Exception, SystemExit) as error:
             traceback.print_exc()
             answer = {"error": shortly(error)}
-        found[name] = answer
+        answers[name] = answer
         gc.collect()  # models hold themselves where they are compiled
         print(f"  {name}: {answer.get('error', 'ran')} ({time.perf_counter() - start:.1f} s)", flush=True)
-    return found
+    return answers
 
 
 def run_suite(arguments):
@@ -201,12 +201,12 @@ def digest_array(value, samples=SAMPLES):
     if array.dtype.kind == "c":
         array = np.stack([array.real, array.imag], -1)
     flat = np.asarray(array.reshape(-1), np.float64)
-    kept = flat if flat.size <= samples else flat[np.linspace(0, flat.size - 1, samples).astype(int)]
+    subset = flat if flat.size <= samples else flat[np.linspace(0, flat.size - 1, samples).astype(int)]
     return {
         "dtype": dtype,
         "shape": list(array.shape),
         "norm": rounded(np.linalg.norm(flat)),
-        "values": [rounded(x) for x in kept],
+        "values": [rounded(x) for x in subset],
     }
 
 

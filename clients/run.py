@@ -49,13 +49,13 @@ def main():
     troubled = False
     for name in [] if options.page else options.clients or known:
         print(f"{name}:", flush=True)
-        found = run(name, options.only, options.compile)
-        if found is None:
+        report = run(name, options.only, options.compile)
+        if report is None:
             troubled = True
         elif options.record:
-            record(name, found, bool(options.only))
+            record(name, report, bool(options.only))
         else:
-            troubled |= judge(name, found, bool(options.only), "compiled" if options.compile else "results")
+            troubled |= judge(name, report, bool(options.only), "compiled" if options.compile else "results")
     if not options.record and not options.only:
         write_page()
     return int(troubled)
@@ -95,83 +95,91 @@ def run(name, only, compiled):
         return json.loads(out.read_text())
 
 
-def record(name, found, partial):
-    if not found["torch"].startswith("PyTorch"):
+def record(name, report, partial):
+    if not report["torch"].startswith("PyTorch"):
         sys.exit("--record keeps PyTorch's results, and here torch is flambeau")
     path = HERE / "pytorch" / f"{name}.json"
-    kept = {"torch": found["torch"], "version": found["version"], "cases": {}, "failing": {}, "suites": {}}
+    reference = {
+        "torch": report["torch"],
+        "version": report["version"],
+        "cases": {},
+        "failing": {},
+        "suites": {},
+    }
     if partial:  # the others stay
-        kept = {"failing": {}, **json.loads(path.read_text())}
-    for case, answer in found["cases"].items():
+        reference = {"failing": {}, **json.loads(path.read_text())}
+    for case, answer in report["cases"].items():
         here, other = ("failing", "cases") if "error" in answer else ("cases", "failing")
-        kept[other].pop(case, None)
-        kept[here][case] = answer.get("value", answer.get("error"))
-    print(f"  {len(kept['cases'])} cases, {len(kept['failing'])} more fail")
-    for suite, outcomes in found["suites"].items():
+        reference[other].pop(case, None)
+        reference[here][case] = answer.get("value", answer.get("error"))
+    print(f"  {len(reference['cases'])} cases, {len(reference['failing'])} more fail")
+    for suite, outcomes in report["suites"].items():
         passed = sum(outcome == "passed" for outcome in outcomes.values())
         others = {test: outcome for test, outcome in sorted(outcomes.items()) if outcome != "passed"}
-        kept["suites"][suite] = {"passed": passed, "others": others}
+        reference["suites"][suite] = {"passed": passed, "others": others}
         print(f"  {suite}: {passed} passed, {len(others)} failed or skipped")
-    write_json(path, kept)
+    write_json(path, reference)
 
 
-def judge(name, found, partial, folder):
+def judge(name, report, partial, folder):
     """Compares with PyTorch's results, prints and keeps the comparison; True where something is not explained."""
-    if found["torch"].startswith("PyTorch"):
+    if report["torch"].startswith("PyTorch"):
         sys.exit(
             f"{name}: here torch is PyTorch itself, and there is nothing to compare (--record keeps its results)"
         )
-    kept = json.loads((HERE / "pytorch" / f"{name}.json").read_text())
+    reference = json.loads((HERE / "pytorch" / f"{name}.json").read_text())
     result = {
-        "version": found["version"],
-        "torch": kept["torch"],
+        "version": report["version"],
+        "torch": reference["torch"],
         "checks": {},
         "failed": [],
         "difference": 0.0,
     }
-    if found["version"] != kept["version"]:
-        print(f"  PyTorch's results are of {kept['version']}, here is {found['version']}")
+    if report["version"] != reference["version"]:
+        print(f"  PyTorch's results are of {reference['version']}, here is {report['version']}")
     cases = {"passed": 0, "pytorch": 0}
-    for case, answer in found["cases"].items():
-        if case in kept.get("failing", ()):
+    for case, answer in report["cases"].items():
+        if case in reference.get("failing", ()):
             continue
         cases["pytorch"] += 1
         apart = answer.get("error") or (
-            harness.difference(answer["value"], kept["cases"][case])
-            if case in kept["cases"]
+            harness.difference(answer["value"], reference["cases"][case])
+            if case in reference["cases"]
             else "nothing was kept"
         )
-        if not isinstance(apart, str) and apart > found["tolerances"][case]:
+        if not isinstance(apart, str) and apart > report["tolerances"][case]:
             apart = f"differs by {apart:.1e}"
         if isinstance(apart, str):
-            result["failed"].append({"check": case, "error": apart, "cause": cause_of(case, found["causes"])})
+            result["failed"].append(
+                {"check": case, "error": apart, "cause": cause_of(case, report["causes"])}
+            )
         else:
             cases["passed"] += 1
             result["difference"] = max(result["difference"], float(f"{apart:.1e}"))
     if cases["pytorch"]:
         result["checks"]["our programs"] = cases
-    for suite, outcomes in found["suites"].items():
-        others = kept["suites"][suite]["others"]
+    for suite, outcomes in report["suites"].items():
+        others = reference["suites"][suite]["others"]
         judged = {test: outcome for test, outcome in outcomes.items() if test not in others}
         passed = sum(outcome == "passed" for outcome in judged.values())
-        result["checks"][suite] = {"passed": passed, "pytorch": kept["suites"][suite]["passed"]}
+        result["checks"][suite] = {"passed": passed, "pytorch": reference["suites"][suite]["passed"]}
         for test, outcome in judged.items():
             if outcome != "passed":
                 check = f"{suite}::{test}"
                 result["failed"].append(
-                    {"check": check, "error": outcome, "cause": cause_of(check, found["causes"])}
+                    {"check": check, "error": outcome, "cause": cause_of(check, report["causes"])}
                 )
-        absent = kept["suites"][suite]["passed"] - len(judged)
+        absent = reference["suites"][suite]["passed"] - len(judged)
         if absent > 0:
             text = f"{absent} tests were not collected"
             result["failed"].append(
-                {"check": suite, "error": text, "cause": cause_of(f"{suite}::uncollected", found["causes"])}
+                {"check": suite, "error": text, "cause": cause_of(f"{suite}::uncollected", report["causes"])}
             )
     for what, counts in result["checks"].items():
         print(f"  {what}: {counts['passed']} of {counts['pytorch']} that PyTorch passes")
-    if "calls" in found:
-        result["calls"] = found["calls"]
-        print_calls(found["calls"])
+    if "calls" in report:
+        result["calls"] = report["calls"]
+        print_calls(report["calls"])
     for failure in result["failed"]:
         print(
             f"  FAILED {failure['check']}: {failure['error']}\n         cause: {failure['cause'] or 'not known'}"

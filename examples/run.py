@@ -132,19 +132,19 @@ def main() -> None:
         "--quick", action="store_true", help="small runs, each with an easy figure, into ./gallery"
     )
     options.add_argument("--limit", type=float, default=600.0, help="seconds that each may take")
-    given = options.parse_args()
-    if unknown := set(given.names) - set(NAMES):
+    args = options.parse_args()
+    if unknown := set(args.names) - set(NAMES):
         options.error(f"no such example: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
 
-    pictures = Path("gallery") if given.quick else HERE.parent / "docs" / "gallery"
+    pictures = Path("gallery") if args.quick else HERE.parent / "docs" / "gallery"
     pictures.mkdir(parents=True, exist_ok=True)
     notes, failed = pictures / "runs.json", []
     known = (
         {name: Run(*noted) for name, noted in json.loads(notes.read_text()).items()} if notes.exists() else {}
     )
-    for name in (bar := tqdm(given.names)):
+    for name in (bar := tqdm(args.names)):
         bar.set_description(name)
-        done = run(name, pictures / f"{name}.png", ["--quick"] if given.quick else [], given.limit)
+        done = run(name, pictures / f"{name}.png", ["--quick"] if args.quick else [], args.limit)
         tqdm.write(
             f"{'ok    ' if done.status == 0 else 'FAILED'} {name} ({done.seconds:.0f} s): {done.figure}"
         )

@@ -302,9 +302,9 @@ def load_state_dict_from_url(
     name = os.path.basename(url2pathname(urlparse(url).path)) if file_name is None else file_name
     if not name:
         raise ValueError(f"load_state_dict_from_url(): {url!r} names no file: give file_name")
-    kept = os.path.join(folder, name)
-    if not os.path.exists(kept):
-        sys.stdout.write(f'Downloading: "{url}" to {kept}\n')
+    cached_file = os.path.join(folder, name)
+    if not os.path.exists(cached_file):
+        sys.stdout.write(f'Downloading: "{url}" to {cached_file}\n')
         result = HASH_REGEX.search(name) if check_hash else None
-        download_url_to_file(url, kept, result.group(1) if result else None, progress=progress)
-    return load_file(kept, map_location=map_location, weights_only=weights_only)
+        download_url_to_file(url, cached_file, result.group(1) if result else None, progress=progress)
+    return load_file(cached_file, map_location=map_location, weights_only=weights_only)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -11,6 +12,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "dev" / "glossary.md"
 SOURCES = (".py", ".pyx", ".pxd", ".pyi", ".c", ".h")
 RETIRED_EVERYWHERE = {"asked", "room", "rooms", "told"}
+LIBRARIES = (
+    "backends cuda devices distributed export fx hub.py jit kernels legacy library nested onnx opencl.py profiler sparse utils xpu"
+).split()
+ALLOWED = {"found_inf", "_known_worker_ids", "plain_indices"}  # names of PyTorch's
+# The attribute of an operation in `core/` that computes calls by a function; and a file whose text is part of the key of all that
+# is translated to C, so that it changes when a rule of it does.
+LEFT = {"flambeau/library/_operators.py": {"whole"}, "tools/cythonize.py": {"found", "given"}}
 # What is no code: literals and comments.
 _SKIPPED = re.compile(
     r'[rRbBuUfF]{0,2}("""|\'\'\')(?:\\.|.)*?\1|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|#[^\n]*|//[^\n]*|/\*.*?\*/',
@@ -38,6 +46,23 @@ def names(text: str) -> set[str]:
 def parts(name: str) -> set[str]:
     """The words of an identifier, in small letters."""
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
+def bound(path: Path) -> set[str]:
+    """The names that a source gives: of functions, classes, arguments, variables and attributes; in C and Cython all of it."""
+    if path.suffix != ".py":
+        return names(path.read_text()) | {path.stem}
+    result = {path.stem}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            result.add(node.name)
+        elif isinstance(node, ast.arg):
+            result.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            result.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            result.add(node.attr)
+    return result
 
 
 def test_literals_and_comments_are_no_names():
@@ -90,3 +115,43 @@ def test_retired_words_are_part_of_no_name(folder):
         elif parts(path.stem) & RETIRED_EVERYWHERE:
             back[str(path.relative_to(ROOT))] = {path.stem}
     assert not back, back
+
+
+def test_names_that_a_source_gives(tmp_path):
+    path = tmp_path / "given.py"
+    path.write_text(
+        "from a import plain\n"
+        "class Kept:\n"
+        "    def found(self, spread=None, *rest, whole):\n"
+        "        self.known = [x for x in plain.held(spread, taken=1)]\n"
+        "        if (late := self.early): pass\n"
+    )
+    assert bound(path) == {
+        *("given", "Kept", "found", "self", "spread", "rest", "whole", "known", "x", "late"),
+    }
+
+
+def test_words_of_libraries_and_tools_are_on_the_page():
+    scopes = {scope for _, _, scope in rows("Words of no name")}
+    assert scopes == {"libraries", "libraries, tools"}
+
+
+@pytest.mark.parametrize(
+    "folder", [*(f"flambeau/{each}" for each in LIBRARIES), "tools", "benchmarks", "examples"]
+)
+def test_words_of_no_name_do_not_come_back(folder):
+    scope = "libraries" if folder.startswith("flambeau/") else "tools"
+    gone = {
+        word.strip("`"): new for word, new, where in rows("Words of no name") if scope in where.split(", ")
+    }
+    assert gone
+    root = ROOT / folder
+    paths = [p for p in (sorted(root.rglob("*")) if root.is_dir() else [root]) if p.suffix in SOURCES]
+    assert paths
+    back = {}
+    for path in paths:
+        where = str(path.relative_to(ROOT))
+        made = bound(path) - ALLOWED - LEFT.get(where, set())
+        if again := {name: gone[word] for name in made for word in parts(name) if word in gone}:
+            back[where] = again
+    assert not back, f"the field's words are {back}"

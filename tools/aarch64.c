@@ -18,9 +18,9 @@ typedef void (*kernel)(u64, u64, u64, u64, u64, u64, u64, u64, double, double, d
 extern kernel kernels[];
 
 static u64 word(FILE *file) {
-    u64 found;
-    if (fread(&found, 8, 1, file) != 1) exit(0);  // the end
-    return found;
+    u64 value;
+    if (fread(&value, 8, 1, file) != 1) exit(0);  // the end
+    return value;
 }
 
 int main(int count, char **names) {
@@ -28,7 +28,7 @@ int main(int count, char **names) {
     if (count != 3 || !in || !out) return 2;
     for (;;) {
         u64 number = word(in), integers = word(in), floats = word(in), size = word(in), moved = word(in);
-        u64 given[16] = {0};
+        u64 arguments[16] = {0};
         double reals[4] = {0};
         char *arena = mmap(0, size + 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (arena == MAP_FAILED || integers > 16 || floats > 4) {
@@ -37,7 +37,7 @@ int main(int count, char **names) {
         }
         for (u64 k = 0; k < integers; k++) {
             u64 value = word(in);
-            given[k] = word(in) ? (u64)arena + value : value;
+            arguments[k] = word(in) ? (u64)arena + value : value;
         }
         for (u64 k = 0; k < floats; k++) {
             u64 value = word(in);
@@ -52,7 +52,7 @@ int main(int count, char **names) {
         fflush(out);
         pid_t child = fork();
         if (!child) {
-            u64 *g = given;
+            u64 *g = arguments;
             kernels[number](g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], reals[0], reals[1], reals[2], reals[3], g[8], g[9],
                             g[10], g[11], g[12], g[13], g[14], g[15]);
             _exit(0);

@@ -67,7 +67,7 @@ class Kernels:
         self.texts: list[str] = []
         self.numbers: dict[str, int] = {}
         self.calls: list[Recording] = []
-        self.kept: list = []
+        self.callbacks: list = []
         self.why = ""  # what the program is doing
         self.sources: list[str] = []
         self.compile, self.load = target.host_object, target.load
@@ -90,42 +90,42 @@ class Kernels:
         prototype = ctypes.CFUNCTYPE(None, *[kinds.get(kind, ctypes.c_uint64) for kind, _ in arguments])
         real, left = prototype(address), CALLS
 
-        def called(*given) -> None:
+        def called(*args) -> None:
             nonlocal left
             if left:
                 left -= 1
-                self.calls.append(record(number, self.texts[number], arguments, given, real))
-            real(*given)
+                self.calls.append(record(number, self.texts[number], arguments, args, real))
+            real(*args)
 
         wrapped = prototype(called)
-        self.kept.append(wrapped)
+        self.callbacks.append(wrapped)
         return ctypes.cast(wrapped, ctypes.c_void_p).value or 0
 
 
 def signature(text: str) -> list[tuple[str, str]]:
     """Types and names of a kernel's arguments."""
-    found = re.search(r"define void @\w+\(([^)]*)\)", text)
-    assert found is not None
-    return [(a.split()[0], a.split()[-1]) for a in found[1].split(",") if a.strip()]
+    match = re.search(r"define void @\w+\(([^)]*)\)", text)
+    assert match is not None
+    return [(a.split()[0], a.split()[-1]) for a in match[1].split(",") if a.strip()]
 
 
 def mappings() -> list[tuple[int, int]]:
     """Memory of this process that may be read and written."""
-    found = []
+    ranges = []
     with open("/proc/self/maps") as file:
         for line in file:
             where, rights = line.split()[:2]
             begin, end = (int(x, 16) for x in where.split("-"))
             if rights.startswith("rw"):
-                if found and found[-1][1] == begin:
-                    found[-1] = (found[-1][0], end)
+                if ranges and ranges[-1][1] == begin:
+                    ranges[-1] = (ranges[-1][0], end)
                 else:
-                    found.append((begin, end))
-    return found
+                    ranges.append((begin, end))
+    return ranges
 
 
 def record(
-    number: int, text: str, arguments: Sequence[tuple[str, str]], given: Sequence, real: Callable
+    number: int, text: str, arguments: Sequence[tuple[str, str]], args: Sequence, real: Callable
 ) -> Recording:
     """The call made in an arena: what it was given is copied there, and pointers point there."""
     mapped = mappings()
@@ -136,7 +136,7 @@ def record(
 
     windows: list[tuple[int, int]] = []  # of memory as it lies here
     pointers: list[int] = []  # where one stands
-    for (kind, name), value in zip(arguments, given):
+    for (kind, name), value in zip(arguments, args):
         if kind != "ptr":
             continue
         within = mapping_of(value)
@@ -182,7 +182,7 @@ def record(
     integers, floats, here = [], [], []
     run = ctypes.create_string_buffer(size + 8192)
     base = -(-ctypes.addressof(run) // 4096) * 4096
-    for (kind, _), value in zip(arguments, given):
+    for (kind, _), value in zip(arguments, args):
         if kind == "float" or kind == "double":
             floats.append(struct.unpack("<Q", struct.pack("<d" if kind == "double" else "<f4x", value))[0])
             here.append(value)
@@ -207,7 +207,7 @@ def programs(only: str) -> dict[str, Callable[[], object]]:
 
     import flambeau as t
 
-    found: dict[str, Callable[[], object]] = {}
+    calls: dict[str, Callable[[], object]] = {}
 
     def both(f: Callable, *shapes: tuple[int, ...], **kw) -> Callable[[], None]:
         def go() -> None:
@@ -227,12 +227,12 @@ def programs(only: str) -> dict[str, Callable[[], object]]:
         return go
 
     for entry, text in ALL:
-        found[f"{entry.name}({text})"] = sample(entry, text)
+        calls[f"{entry.name}({text})"] = sample(entry, text)
     F = t.nn.functional
     for dtype in (t.float32, t.float64, t.float16, t.bfloat16):
         for m, k, n in ((1, 40, 24), (5, 33, 17), (16, 48, 40)):
-            found[f"product {m} {k} {n} {dtype}"] = both(lambda a, b: a @ b, (m, k), (k, n), dtype=dtype)
-        found[f"linear {dtype}"] = both(
+            calls[f"product {m} {k} {n} {dtype}"] = both(lambda a, b: a @ b, (m, k), (k, n), dtype=dtype)
+        calls[f"linear {dtype}"] = both(
             lambda x, w, b: F.linear(x, w, b).relu(), (9, 20), (13, 20), (13,), dtype=dtype
         )
     for name, x, w, options in (
@@ -243,24 +243,24 @@ def programs(only: str) -> dict[str, Callable[[], object]]:
         ("dilated", (1, 4, 12, 12), (6, 4, 3, 3), {"dilation": 2}),
     ):
         for dtype in (t.float32, t.float64):
-            found[f"conv {name} {dtype}"] = both(
+            calls[f"conv {name} {dtype}"] = both(
                 lambda x, w, o=options: F.conv2d(x, w, **o), x, w, dtype=dtype
             )
     for causal in (False, True):
-        found[f"attention, causal {causal}"] = both(
+        calls[f"attention, causal {causal}"] = both(
             lambda q, k, v, c=causal: F.scaled_dot_product_attention(q, k, v, is_causal=c),
             *[(1, 2, 19, 16)] * 3,
         )
     for length in (7, 100, 1000):
         for dim in (0, 1):
             shape = (length, 3) if dim == 0 else (3, length)
-            found[f"rows of {length}, dim {dim}"] = both(
+            calls[f"rows of {length}, dim {dim}"] = both(
                 lambda x, d=dim: (
                     x.softmax(d) + x.log_softmax(d) + x.cumsum(d) + x.sum(d, True) + x.var(d, keepdim=True)
                 ),
                 shape,
             )
-    return {name: f for name, f in found.items() if re.search(only, name)}
+    return {name: f for name, f in calls.items() if re.search(only, name)}
 
 
 # --- AArch64 ------------------------------
@@ -356,9 +356,9 @@ def numbers(memory: np.ndarray, kind: str) -> np.ndarray:
     )
 
 
-def verdict(text: str, call: Recording, found: bytes) -> str:
+def verdict(text: str, call: Recording, output: bytes) -> str:
     """ "same", "rounded" where elements differ in their last places (or in a NaN's bits), else a sentence."""
-    before, ours, theirs = (np.frombuffer(m, np.uint8) for m in (call.before, call.after, found))
+    before, ours, theirs = (np.frombuffer(m, np.uint8) for m in (call.before, call.after, output))
     differs = ours != theirs
     if not differs.any():
         return "same"

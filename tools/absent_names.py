@@ -61,7 +61,7 @@ def mentioned() -> dict[str, tuple[bool, set[str]]]:
 
     Who is ready for a name's absence has another way, and would call what only refuses.
     """
-    found: dict[str, tuple[bool, set[str]]] = {}
+    mentions: dict[str, tuple[bool, set[str]]] = {}
     for line in MENTIONED.read_text().splitlines()[1:]:
         name, at_import, _, _ = line.split("\t")
         parts = name.split(".")[1:]
@@ -72,10 +72,10 @@ def mentioned() -> dict[str, tuple[bool, set[str]]]:
             if module_of(dotted) is not None:
                 whole = _absent.why(dotted) is not None
                 if whole or name.removeprefix("torch.") in _absent.NAMESPACES:
-                    plain, names = found.get(dotted, (False, set()))
-                    found[dotted] = plain or whole, {*names, *parts[k : k + 1]}
+                    plain, names = mentions.get(dotted, (False, set()))
+                    mentions[dotted] = plain or whole, {*names, *parts[k : k + 1]}
                 break
-    return found
+    return mentions
 
 
 class Table:
@@ -170,7 +170,7 @@ def texts() -> dict[str, str]:
 
 def reasons() -> dict[str, dict[str, list[str]]]:
     """By module and reason: its public names that are absent here, and the private ones that libraries mention."""
-    found = {module: groups for module, (_, groups) in coverage.gathered().items()}
+    by_module = {module: groups for module, (_, groups) in coverage.gathered().items()}
     for line in MENTIONED.read_text().splitlines()[1:]:
         parts = line.split("\t")[0].split(".")[1:]
         for k in range(len(parts)):
@@ -179,11 +179,11 @@ def reasons() -> dict[str, dict[str, list[str]]]:
             if not isinstance(place, types.ModuleType) or hasattr(place, name):
                 continue
             if module_of(".".join(parts[: k + 1])) is None and _absent.why(".".join(parts[: k + 1])) is None:
-                groups = found.setdefault(module, {})
+                groups = by_module.setdefault(module, {})
                 if not any(name in names for names in groups.values()):
                     groups.setdefault("a part of PyTorch's own making", []).append(name)
             break
-    return found
+    return by_module
 
 
 def lines(words: str) -> list[str]:

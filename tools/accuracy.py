@@ -249,9 +249,9 @@ def convolutions() -> Iterator[Case]:
         "conv2d groups 4": ((2, 256, 14, 14), (256, 64, 3, 3), {"groups": 4}),
         "conv3d": ((1, 64, 8, 14, 14), (32, 64, 3, 3, 3), {"padding": 1}),
     }
-    for name, (shape, weight, given) in shapes.items():
+    for name, (shape, weight, options) in shapes.items():
         kind = name.split()[0]
-        call = lambda m, t, w, b, n=kind, g=given: getattr(f(m), n)(t, w, b, **g)
+        call = lambda m, t, w, b, n=kind, g=options: getattr(f(m), n)(t, w, b, **g)
         arrays = normal(*shape), normal(*weight, seed=1), normal(weight[0], seed=2)
         yield Case(name, call, arrays, gradients=True)
         if "512" in name:
@@ -393,11 +393,11 @@ GROUPS = {
 
 
 def leaves(module, arrays, dtype: str) -> list:
-    found = []
+    tensors = []
     for a in arrays:
         t = module.from_numpy(np.array(a))
-        found.append(t.to(getattr(module, dtype)) if a.dtype.kind == "f" else t)
-    return found
+        tensors.append(t.to(getattr(module, dtype)) if a.dtype.kind == "f" else t)
+    return tensors
 
 
 def results(case: Case, module, tensors) -> list[np.ndarray]:
@@ -427,13 +427,13 @@ def errors(case: Case) -> list[tuple[str, float, float]]:
     labels = [
         "" if k < len(true) - floats else f", gradient {k - len(true) + floats + 1}" for k in range(len(true))
     ]
-    found = []
+    distances = []
     for label, t, a, b in zip(labels, true, ours, theirs):
         size = np.abs(t).max() or 1.0
-        found.append(
+        distances.append(
             (case.name + label, float(np.abs(a - t).max() / size), float(np.abs(b - t).max() / size))
         )
-    return found
+    return distances
 
 
 def main() -> None:
@@ -444,13 +444,13 @@ def main() -> None:
     parser.add_argument(
         "--worse", action="store_true", help="only rows where flambeau's error is above PyTorch's"
     )
-    given = parser.parse_args()
+    args = parser.parse_args()
     for title, cases in GROUPS.items():
         lines = []
         for case in cases():
-            if re.search(given.only, f"{title}: {case.name}"):
+            if re.search(args.only, f"{title}: {case.name}"):
                 for name, ours, theirs in errors(case):
-                    if not given.worse or ours > theirs * 1.0001:
+                    if not args.worse or ours > theirs * 1.0001:
                         lines.append(f"| {name} | {ours:.1e} | {theirs:.1e} |")
         if lines:
             print(

@@ -26,8 +26,8 @@ def matrix_exp() -> tuple[float, float]:
     for sample in samples("matrix_exp"):
         x = sample.input.numpy()
         true = scipy.linalg.expm(x.astype(np.float64))
-        found = flambeau.matrix_exp(flambeau.from_numpy(x)), torch.matrix_exp(sample.input)
-        errors.append([np.abs(f.numpy() - true).max() for f in found])
+        results = flambeau.matrix_exp(flambeau.from_numpy(x)), torch.matrix_exp(sample.input)
+        errors.append([np.abs(f.numpy() - true).max() for f in results])
     return tuple(np.max(errors, 0))
 
 
@@ -47,7 +47,7 @@ def ctc_loss() -> tuple[float, float]:
             ]
             module.nn.functional.ctc_loss(leaf, *rest, **sample.kwargs).sum().backward()
         ours, theirs, true = [leaf.grad.numpy().astype(np.float64) for leaf in leaves]
-        errors.append([np.abs(found - true).max() for found in (ours, theirs)])
+        errors.append([np.abs(loss - true).max() for loss in (ours, theirs)])
     return tuple(np.max(errors, 0))
 
 

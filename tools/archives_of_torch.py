@@ -96,16 +96,16 @@ class Containers(nn.Module):
     def forward(
         self, x: Tensor, names: list[str]
     ) -> tuple[dict[str, Tensor], list[int], tuple[Tensor, float]]:
-        found: dict[str, Tensor] = {}
+        results: dict[str, Tensor] = {}
         lengths: list[int] = []
         for k, name in enumerate(names):
-            found[name] = x[k]
+            results[name] = x[k]
             lengths.append(len(name))
         lengths.sort(reverse=True)
         lengths.extend([7, 8])
-        if "b" in found:
-            found.pop("b")
-        return found, [n * 2 for n in lengths], (x.sum(), float(x.max()))
+        if "b" in results:
+            results.pop("b")
+        return results, [n * 2 for n in lengths], (x.sum(), float(x.max()))
 
 
 class Options(nn.Module):
@@ -273,14 +273,14 @@ class Search(nn.Module):
                 empty: list[int] = []
                 places[word] = empty
             places[word].append(k)
-        found = first_above(x, 0.5)
+        result = first_above(x, 0.5)
         total = x.sum()
         for row in x:
             for k in range(row.size(0)):
                 if bool(row[k] < 0):
                     break
                 total = total + row[k] * k
-        return places, found, total
+        return places, result, total
 
 
 def first_above(x: Tensor, limit: float) -> int:
@@ -345,17 +345,17 @@ class Beam(nn.Module):
         nothing: list[int] = []
         beams: list[tuple[float, list[int]]] = [(0.0, nothing)]
         for row in torch.log_softmax(self.score(x), 1):
-            found: list[tuple[float, list[int]]] = []
+            results: list[tuple[float, list[int]]] = []
             for total, taken in beams:
                 for k in range(row.size(0)):
-                    found.append((total + float(row[k]), taken + [k]))
+                    results.append((total + float(row[k]), taken + [k]))
             beams = []
-            while len(beams) < width and len(found) > 0:
+            while len(beams) < width and len(results) > 0:
                 best = 0
-                for k in range(len(found)):
-                    if found[k][0] > found[best][0]:
+                for k in range(len(results)):
+                    if results[k][0] > results[best][0]:
                         best = k
-                beams.append(found.pop(best))
+                beams.append(results.pop(best))
         return [(float(round(total * 100.0)), taken) for total, taken in beams]
 
 
@@ -441,17 +441,17 @@ def leaves(value: Any, tensors: list[Tensor]) -> Any:
 
 def expected(program: Any, inputs: tuple[Any, ...]) -> bytes:
     """Inputs, results and gradients as the bytes of an npz file."""
-    given: list[Tensor] = []
-    arrays: dict[str, Any] = {"given": json.dumps(leaves(inputs, given))}
+    tensors_in: list[Tensor] = []
+    arrays: dict[str, Any] = {"given": json.dumps(leaves(inputs, tensors_in))}
     again = torch.jit.load(io.BytesIO(program.save_to_buffer()))
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     result = again(*[v.clone() if isinstance(v, Tensor) else v for v in inputs])
-    arrays["rest"] = json.dumps(leaves(result, found))
-    arrays |= {f"in{k}": v.numpy() for k, v in enumerate(given)}
-    arrays |= {f"out{k}": v.detach().numpy() for k, v in enumerate(found)}
+    arrays["rest"] = json.dumps(leaves(result, tensors))
+    arrays |= {f"in{k}": v.numpy() for k, v in enumerate(tensors_in)}
+    arrays |= {f"out{k}": v.detach().numpy() for k, v in enumerate(tensors)}
     parameters = [p for p in again.parameters() if p.requires_grad]
-    if parameters and found and found[0].requires_grad:
-        grads = torch.autograd.grad(found[0].sum(), parameters, allow_unused=True)
+    if parameters and tensors and tensors[0].requires_grad:
+        grads = torch.autograd.grad(tensors[0].sum(), parameters, allow_unused=True)
         arrays |= {f"grad{k}": g.float().numpy() for k, g in enumerate(grads) if g is not None}
     file = io.BytesIO()
     np.savez_compressed(file, **arrays)

@@ -154,10 +154,10 @@ def compare(torch: Any, program: Any, inputs: tuple[Any, ...], tolerance: float)
     """AssertionError where PyTorch's run of an archive gives other values; RuntimeError where it does not read it."""
     file = io.BytesIO(program.save_to_buffer())
     loaded = torch.jit.load(file)
-    given = there(torch, inputs)
-    found, wanted = leaves(torch, loaded(*given)), leaves(flambeau, program(*inputs))
-    assert len(found) == len(wanted), f"{len(found)} tensors, {len(wanted)} here"
-    for a, b in zip(found, wanted):
+    args = there(torch, inputs)
+    loaded_leaves, wanted = leaves(torch, loaded(*args)), leaves(flambeau, program(*inputs))
+    assert len(loaded_leaves) == len(wanted), f"{len(loaded_leaves)} tensors, {len(wanted)} here"
+    for a, b in zip(loaded_leaves, wanted):
         assert str(a.dtype).rpartition(".")[2] == b.dtype.name, f"{a.dtype} is not {b.dtype}"
         a = a.detach().float() if a.dtype == torch.bfloat16 else a.detach()
         b = b.detach().float() if b.dtype == flambeau.bfloat16 else b.detach()
@@ -213,10 +213,10 @@ def back(torch: Any, only: str, verbose: bool) -> None:
             count += 1
             file.seek(0)
             try:
-                given = [flambeau.from_numpy(t.resolve_conj().numpy().copy()) for t in tensors]
-                found = leaves(flambeau, flambeau.jit.load(file)(*given))
-                assert len(found) == len(wanted), f"{len(found)} tensors, {len(wanted)} there"
-                for a, b in zip(found, wanted):
+                arguments = [flambeau.from_numpy(t.resolve_conj().numpy().copy()) for t in tensors]
+                results = leaves(flambeau, flambeau.jit.load(file)(*arguments))
+                assert len(results) == len(wanted), f"{len(results)} tensors, {len(wanted)} there"
+                for a, b in zip(results, wanted):
                     assert str(b.dtype).rpartition(".")[2] == a.dtype.name, f"{a.dtype} is not {b.dtype}"
                     np.testing.assert_allclose(
                         a.numpy(),
@@ -277,17 +277,17 @@ def operations(torch: Any, only: str, verbose: bool) -> None:
 def caller(f: Any, args: Any, kwargs: Any, lib: Any = flambeau) -> Callable[..., Any]:
     """A function of the tensors of a call, in their order."""
 
-    def put(x: Any, given: Any) -> Any:
+    def put(x: Any, remaining: Any) -> Any:
         if isinstance(x, lib.Tensor):
-            return next(given)
+            return next(remaining)
         if isinstance(x, dict):
-            return {k: put(v, given) for k, v in x.items()}
-        return type(x)(put(v, given) for v in x) if type(x) in (list, tuple) else x
+            return {k: put(v, remaining) for k, v in x.items()}
+        return type(x)(put(v, remaining) for v in x) if type(x) in (list, tuple) else x
 
     def call(*tensors: Any) -> Any:
-        given = iter(tensors)
-        a = put(args, given)
-        return tuple(leaves(lib, f(*a, **put(kwargs, given))))
+        remaining = iter(tensors)
+        a = put(args, remaining)
+        return tuple(leaves(lib, f(*a, **put(kwargs, remaining))))
 
     return call
 

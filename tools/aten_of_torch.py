@@ -40,8 +40,8 @@ def main() -> None:
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name in sorted(candidates()):
         if name in overloads:
-            found = sorted(overloads[name], key=lambda o: (order.index(o) if o in order else 9, o))
-            groups[tuple(found)].append(name)
+            ordered = sorted(overloads[name], key=lambda o: (order.index(o) if o in order else 9, o))
+            groups[tuple(ordered)].append(name)
     blocks = [
         textwrap.fill(
             f"{' '.join(group)}: {' '.join(names)}", 118, subsequent_indent="    ", break_on_hyphens=False
@@ -71,22 +71,22 @@ def schemas(names: set[str]) -> list[str]:
     """The schemas of these names that take or return tensors, without those that write to `out` and those of lists of tensors."""
     import torch
 
-    found = []
+    texts = []
     for schema in torch._C._jit_get_all_schemas():
         space, _, name = schema.name.partition("::")
         if space != "aten" or name not in names or name.startswith("_foreach"):
             continue
-        given = [*schema.arguments, *schema.returns]
+        values = [*schema.arguments, *schema.returns]
         lists = any(
             a.alias_info and a.alias_info.is_write and "List" in str(a.type) for a in schema.arguments
         )
         written = lists or any(
             a.is_out or ("out" in schema.overload_name and a.alias_info) for a in schema.arguments
         )
-        if not written and "Dict(" not in str(schema) and any("Tensor" in str(a.type) for a in given):
-            found.append(str(schema).removeprefix("aten::"))
+        if not written and "Dict(" not in str(schema) and any("Tensor" in str(a.type) for a in values):
+            texts.append(str(schema).removeprefix("aten::"))
     return sorted(
-        found, key=lambda text: text.partition("(")[0].partition(".")[0]
+        texts, key=lambda text: text.partition("(")[0].partition(".")[0]
     )  # overloads as PyTorch tries them
 
 

@@ -27,11 +27,11 @@ TABLE = ROOT / "tests" / "data" / "autocast.tsv"
 def of_torch(places: tuple[str, ...]):
     """PyTorch's function of the first of these names that it has."""
     for place in places:
-        found = torch
+        resolved = torch
         for part in place.split("."):
-            found = getattr(found, part, None)
-        if callable(found):
-            return found
+            resolved = getattr(resolved, part, None)
+        if callable(resolved):
+            return resolved
     return None
 
 
@@ -46,14 +46,14 @@ def lines():
             torch.manual_seed(0)
             if device == "cuda":
                 with FakeTensorMode(allow_non_fake_inputs=True):
-                    found = [
+                    outcomes = [
                         outcome(torch, function, f"function({text})", device, way, lower) for way in WAYS
                     ]
             else:
-                found = [outcome(torch, function, f"function({text})", device, way, lower) for way in WAYS]
-            found = ["-" if f.startswith("-") else f for f in found]
-            if set(found) != {"-"}:
-                yield "\t".join((device, entry.name, text, *found))
+                outcomes = [outcome(torch, function, f"function({text})", device, way, lower) for way in WAYS]
+            outcomes = ["-" if f.startswith("-") else f for f in outcomes]
+            if set(outcomes) != {"-"}:
+                yield "\t".join((device, entry.name, text, *outcomes))
 
 
 def main() -> None:
@@ -68,9 +68,11 @@ def main() -> None:
         if not re.search(only, name):
             continue
         place, lower = ("cpu", flambeau.bfloat16) if device == "cpu" else ("meta", flambeau.float16)
-        found = [outcome(flambeau, functions[name], f"function({text})", place, way, lower) for way in WAYS]
-        if any(e != f for e, f in zip(expected, found) if e != "-"):
-            print(device, name, f"({text})", " | ".join(expected), "  HERE:", " | ".join(found))
+        outcomes = [
+            outcome(flambeau, functions[name], f"function({text})", place, way, lower) for way in WAYS
+        ]
+        if any(e != f for e, f in zip(expected, outcomes) if e != "-"):
+            print(device, name, f"({text})", " | ".join(expected), "  HERE:", " | ".join(outcomes))
 
 
 if __name__ == "__main__":

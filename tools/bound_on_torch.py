@@ -37,7 +37,7 @@ def inside(module: object, dotted: str) -> object:
 
 def lines() -> list[str]:
     """The public functions of both libraries."""
-    found = []
+    rows = []
     for space in NAMESPACES:
         theirs, ours = inside(torch, space), inside(flambeau, space)
         for name in sorted(set(dir(theirs)) & set(dir(ours))):
@@ -47,10 +47,10 @@ def lines() -> list[str]:
             if isinstance(function, type) or isinstance(own, type) or type(function).__module__ == "typing":
                 continue
             binds = hasattr(type(function), "__get__")
-            found.append(f"{space}.{name}".lstrip(".") + (" binds" if binds else " not"))
+            rows.append(f"{space}.{name}".lstrip(".") + (" binds" if binds else " not"))
             if hasattr(type(own), "__get__") != binds:
-                print(found[-1], type(function).__name__, type(own).__name__)
-    return found
+                print(rows[-1], type(function).__name__, type(own).__name__)
+    return rows
 
 
 if __name__ == "__main__":

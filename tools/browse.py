@@ -73,15 +73,15 @@ def walk(driver: webdriver.Chrome, home: str) -> list[str]:
                 wrong.append(f"{page}: {error}, and {origin} links to it")
             continue
         driver.get(page)
-        found = driver.execute_script(LOOK)
-        seen[page] = set(found["ids"])
-        if found["title"].startswith("Error response"):
+        page_state = driver.execute_script(LOOK)
+        seen[page] = set(page_state["ids"])
+        if page_state["title"].startswith("Error response"):
             wrong.append(f"{page}: dead, and {origin} links to it")
-        wrong += [f"{page}: picture {source} does not show" for source in found["broken"]]
+        wrong += [f"{page}: picture {source} does not show" for source in page_state["broken"]]
         wrong += [
             f"{page}: {entry['message']}" for entry in driver.get_log("browser") if entry["level"] == "SEVERE"
         ]
-        for link in found["links"]:
+        for link in page_state["links"]:
             target, fragment = urldefrag(link)
             if target.startswith(home):
                 pending.append((target, page))
@@ -115,10 +115,10 @@ def main(arguments: list[str]) -> int:
     driver = browser()
     try:
         wrong = walk(driver, home)
-        found = search(driver, home, "softmax")
-        if not found or not found[0].endswith(".softmax"):
-            wrong.append(f"the search finds softmax not first, but {found[:5]}")
-        old = ["/legacy." in address for address in found]
+        hits = search(driver, home, "softmax")
+        if not hits or not hits[0].endswith(".softmax"):
+            wrong.append(f"the search finds softmax not first, but {hits[:5]}")
+        old = ["/legacy." in address for address in hits]
         if old != sorted(old) or not any(old):
             wrong.append("the search for softmax finds `legacy` not last")
     finally:

@@ -50,18 +50,20 @@ def faults(errors: list[str]) -> list[str]:
 
 def anything() -> dict[str, tuple[int, int, int, int]]:
     """Of each stub: functions, those that give Any, parameters, those that are Any."""
-    found = {}
+    counts_by_file = {}
     for path in sorted(PACKAGE.rglob("*.pyi")):
         functions = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)]
-        given = [
+        annotations = [
             a.annotation for f in functions for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)
         ]
-        given += [a.annotation for f in functions for a in (f.args.vararg, f.args.kwarg) if a is not None]
-        kinds = [ast.unparse(a) for a in given if a is not None]
+        annotations += [
+            a.annotation for f in functions for a in (f.args.vararg, f.args.kwarg) if a is not None
+        ]
+        kinds = [ast.unparse(a) for a in annotations if a is not None]
         gives = [ast.unparse(f.returns) for f in functions if f.returns is not None]
         counts = len(functions), gives.count("_Any"), len(kinds), sum(k.startswith("_Any") for k in kinds)
-        found[str(path.relative_to(PACKAGE))] = counts
-    return found
+        counts_by_file[str(path.relative_to(PACKAGE))] = counts
+    return counts_by_file
 
 
 def main() -> int:
@@ -72,9 +74,9 @@ def main() -> int:
         folder = Path(name)
         shutil.copytree(ROOT / "tests" / "typed", folder / "typed")
         for checker in (mypy, pyright):
-            found = checker(folder)
-            print(f"{checker.__name__}: {len(found)} faults", *found, sep="\n  ")
-            total += len(found)
+            messages = checker(folder)
+            print(f"{checker.__name__}: {len(messages)} faults", *messages, sep="\n  ")
+            total += len(messages)
     return bool(total)
 
 

@@ -113,14 +113,14 @@ def write() -> None:
     (checkpoints.FOLDER / "old_tensors.tar.pt").write_bytes(as_tar(checkpoints.old_tensors(torch)))
 
 
-def check_kept() -> None:
+def check_saved() -> None:
     """That PyTorch reads what is kept, so that it is no invention of ours, and so does flambeau."""
     for path in sorted(checkpoints.FOLDER.glob("*.pt")):
         name = path.name.partition(".")[0]
         make = checkpoints.CONTENTS.get(name, checkpoints.old_tensors)
         for library in (torch, flambeau):
-            found = library.load(path, weights_only=False)
-            checkpoints.same(found, make(library), f"{library.__name__}: {path.name}")
+            loaded = library.load(path, weights_only=False)
+            checkpoints.same(loaded, make(library), f"{library.__name__}: {path.name}")
 
 
 def check_ours() -> None:
@@ -132,8 +132,8 @@ def check_ours() -> None:
             torch.save(make(torch), theirs, **options)
             for only in (True, False) if name not in WHOLE else (False,):
                 ours.seek(0)
-                found = torch.load(ours, weights_only=only)
-                checkpoints.same(found, make(torch), f"PyTorch: {name}, {form}")
+                loaded = torch.load(ours, weights_only=only)
+                checkpoints.same(loaded, make(torch), f"PyTorch: {name}, {form}")
             # Caches and compiler's notes of nested tensors are not written, and there are no views that are computed when read.
             if form == "zip" and name not in ("nested", "lazy"):
                 a, b = zipfile.ZipFile(ours), zipfile.ZipFile(theirs)
@@ -158,7 +158,7 @@ ModuleDict({}) | Hardswish() | Threshold(0.1, 20) | LocalResponseNorm(2) | Adapt
 
 def check_modules() -> list[str]:
     """Which whole modules do not go from one library to the other and back to the same text and state."""
-    found = []
+    messages = []
     for text in LAYERS.strip().replace("\n", " | ").split(" | "):
         for source, target in ((torch, flambeau), (flambeau, torch)):
             try:
@@ -177,10 +177,10 @@ def check_modules() -> list[str]:
                 if text.startswith("Conv2d"):
                     made(target.ones(1, 2, 6, 6))
             except Exception as error:
-                found.append(
+                messages.append(
                     f"{text}: {source.__name__} to {target.__name__}: {type(error).__name__}: {str(error)[:120]}"
                 )
-    return found
+    return messages
 
 
 def check_big() -> None:
@@ -191,12 +191,14 @@ def check_big() -> None:
         x[-1] = 7
         flambeau.save({"x": x, "y": flambeau.ones(3)}, path)
         del x
-        found = torch.load(path, mmap=True)
+        loaded = torch.load(path, mmap=True)
         assert (
-            found["x"].shape == ((1 << 32) + 10,) and found["x"][-1] == 7 and found["y"].tolist() == [1, 1, 1]
+            loaded["x"].shape == ((1 << 32) + 10,)
+            and loaded["x"][-1] == 7
+            and loaded["y"].tolist() == [1, 1, 1]
         )
-        found = flambeau.load(path, mmap=True)
-        assert found["x"][-1].item() == 7 and found["y"].tolist() == [1, 1, 1]
+        loaded = flambeau.load(path, mmap=True)
+        assert loaded["x"][-1].item() == 7 and loaded["y"].tolist() == [1, 1, 1]
 
 
 def main() -> None:
@@ -209,7 +211,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if not options.check:
         write()
-    check_kept()
+    check_saved()
     check_ours()
     if options.big:
         check_big()

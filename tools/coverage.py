@@ -158,9 +158,9 @@ def public(name: str, module: types.ModuleType) -> list[str]:
         return sorted(n for n in dir(module) if not n.startswith("_") and n not in dir(object))
     listed = getattr(module, "__all__", None)
     if listed is not None:
-        found = [n for n in listed if not n.startswith("_")]
+        names = [n for n in listed if not n.startswith("_")]
     else:
-        found = [
+        names = [
             n
             for n, value in vars(module).items()
             if not n.startswith("_")
@@ -168,13 +168,13 @@ def public(name: str, module: types.ModuleType) -> list[str]:
             and value.__module__ == module.__name__
         ]
     return sorted(
-        {n for n in found if hasattr(module, n) and not isinstance(getattr(module, n), types.ModuleType)}
+        {n for n in names if hasattr(module, n) and not isinstance(getattr(module, n), types.ModuleType)}
     )
 
 
 def modules(torch: types.ModuleType) -> dict[str, object]:
     """The public modules of PyTorch by their dotted names behind `torch.`, and "Tensor"."""
-    found: dict[str, object] = {"": torch, "Tensor": torch.Tensor}
+    by_name: dict[str, object] = {"": torch, "Tensor": torch.Tensor}
     for each in pkgutil.walk_packages(torch.__path__, "torch."):
         name = each.name.removeprefix("torch.")
         parts = name.split(".")
@@ -182,10 +182,10 @@ def modules(torch: types.ModuleType) -> dict[str, object]:
         if any(part.startswith("_") for part in parts) or above & (NAMESPACES.keys() - set(COUNTED)):
             continue
         try:
-            found[name] = importlib.import_module(each.name)
+            by_name[name] = importlib.import_module(each.name)
         except Exception:  # what it needs is not installed, or it is a program
             continue
-    return found
+    return by_name
 
 
 def ours(name: str) -> object | None:
@@ -205,8 +205,8 @@ def why(dotted: str) -> str | None:
         place = ours(".".join(path[:k]))
         if k and place is not None and hasattr(place, name):
             return f"PyTorch's own file; it stands in {'.'.join(path[:k])} here"
-    found = next((text for pattern, text in REASONS if re.fullmatch(pattern, dotted)), None)
-    return found or (NAMESPACES[path[0]] if path and path[0] in COUNTED else None)
+    reason = next((text for pattern, text in REASONS if re.fullmatch(pattern, dotted)), None)
+    return reason or (NAMESPACES[path[0]] if path and path[0] in COUNTED else None)
 
 
 def listed(names: list[str]) -> str:
@@ -219,7 +219,7 @@ def gathered() -> dict[str, tuple[list[str], dict[str, list[str]]]]:
     """By public module of PyTorch: the names that are here, and those that are not by the reason why."""
     import torch
 
-    found, unexplained = {}, []
+    by_module, unexplained = {}, []
     for name, module in sorted(modules(torch).items()):
         names = public(name, module)  # type: ignore[arg-type]
         place = ours(name)
@@ -235,10 +235,10 @@ def gathered() -> dict[str, tuple[list[str], dict[str, list[str]]]]:
             else:
                 groups.setdefault(text, []).append(n)
         if names:
-            found[name] = here, groups
+            by_module[name] = here, groups
     if unexplained:
         raise SystemExit("no reason is given for\n" + "\n".join(unexplained))
-    return found
+    return by_module
 
 
 def page() -> str:

@@ -60,8 +60,8 @@ def described(path: Path) -> tuple[str, list[str]]:
 def run(python: str, path: Path, command: str, processes: int, ours: bool) -> tuple[int, str, str]:
     """The exit status of a command and what it wrote to stdout and stderr."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "RANK", "WORLD_SIZE")}
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = str(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
     environment |= {
         "PATH": f"{Path(python).parent}{os.pathsep}{environment['PATH']}",
         "MASTER_PORT": port,
@@ -96,12 +96,12 @@ def run(python: str, path: Path, command: str, processes: int, ours: bool) -> tu
 def cause(stderr: str) -> str:
     """The line of an error that says most: the first `…Error: …` of a traceback."""
     lines = [re.sub(r"^\[rank\d+\]: ?", "", line).strip() for line in stderr.splitlines()]
-    found = [
+    errors = [
         line
         for line in lines
         if re.match(r"(\w+\.)*\w*(Error|Exception|Warn)\w*: ", line) and "ChildFailed" not in line
     ]
-    return (found or lines or ["no words"])[0][:300]
+    return (errors or lines or ["no words"])[0][:300]
 
 
 def difference(ours: str, theirs: str) -> tuple[float, int] | str:
@@ -128,11 +128,11 @@ def compared(path: Path, command: str, processes: int, options: argparse.Namespa
     own_status, own, own_said = run(options.ours, path, command, processes, ours=True)
     result["flambeau"] = "runs" if own_status == 0 else cause(own_said)
     if status == own_status == 0:
-        found = difference(own, printed)
-        if isinstance(found, str):
-            result["apart"] = found
+        apart = difference(own, printed)
+        if isinstance(apart, str):
+            result["apart"] = apart
         else:
-            result["difference"], result["numbers"] = float(f"{found[0]:.1e}"), found[1]
+            result["difference"], result["numbers"] = float(f"{apart[0]:.1e}"), apart[1]
     return result
 
 
@@ -150,19 +150,19 @@ def page() -> str:
                 continue
             about, commands = described(path)
             for command in commands:
-                for processes, found in sorted(results.get(f"{name}: {command}", {}).items()):
-                    lines.append(row(path, about, command, processes, found))
+                for processes, outcome in sorted(results.get(f"{name}: {command}", {}).items()):
+                    lines.append(row(path, about, command, processes, outcome))
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def row(path: Path, about: str, command: str, processes: str, found: dict) -> str:
-    equal = "equal" if "difference" in found else found.get("apart", found["flambeau"])
-    apart = f"{found['difference']:.0e}" if "difference" in found else ""
+def row(path: Path, about: str, command: str, processes: str, outcome: dict) -> str:
+    equal = "equal" if "difference" in outcome else outcome.get("apart", outcome["flambeau"])
+    apart = f"{outcome['difference']:.0e}" if "difference" in outcome else ""
     place = path.relative_to(ROOT)
     command = re.sub(r"\b(\w+\.py)\b", str(place), command)
-    numbers = str(found.get("numbers", ""))
-    cells = [f"`{place.stem}`", about, f"`{command}`", processes, found["pytorch"], equal, numbers, apart]
+    numbers = str(outcome.get("numbers", ""))
+    cells = [f"`{place.stem}`", about, f"`{command}`", processes, outcome["pytorch"], equal, numbers, apart]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -183,18 +183,18 @@ def main() -> int:
             if not re.search(options.only, f"{name}: {command}"):
                 continue
             for processes in options.processes:
-                found = compared(path, command, processes, options)
-                fine = "difference" in found or found["pytorch"] != "runs"
+                outcome = compared(path, command, processes, options)
+                fine = "difference" in outcome or outcome["pytorch"] != "runs"
                 wrong += not fine
                 print(
-                    "same  " if "difference" in found else "      " if fine else "WRONG ",
+                    "same  " if "difference" in outcome else "      " if fine else "WRONG ",
                     name,
                     command,
                     processes,
-                    found,
+                    outcome,
                     flush=True,
                 )
-                results.setdefault(f"{name}: {command}", {})[str(processes)] = found
+                results.setdefault(f"{name}: {command}", {})[str(processes)] = outcome
                 keep(results)
     keep(results)
     return int(wrong > 0)
@@ -203,8 +203,8 @@ def main() -> int:
 def keep(results: dict) -> None:
     """Writes the results of the commands that there are, and the page."""
     known = {f"{name}: {command}" for name, path in programs().items() for command in described(path)[1]}
-    kept = {name: found for name, found in sorted(results.items()) if name in known}
-    RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+    by_program = {name: outcome for name, outcome in sorted(results.items()) if name in known}
+    RESULTS.write_text(json.dumps(by_program, indent=1) + "\n")
     PAGE.write_text(page())
 
 

@@ -145,9 +145,9 @@ EDGES = np.array([-np.inf, -1.5, -1.0, -0.0, 0.5, 1.0, 2.0, 3.0, np.inf, np.nan]
 PROPERTIES = ("mean", "mode", "variance", "stddev")
 
 
-def tensors(t: Any, given: dict[str, Any], dtype: str, grad: bool = False) -> dict[str, Any]:
+def tensors(t: Any, parameters: dict[str, Any], dtype: str, grad: bool = False) -> dict[str, Any]:
     made = {}
-    for name, value in given.items():
+    for name, value in parameters.items():
         if isinstance(value, np.ndarray):
             value = t.tensor(value, dtype=getattr(t, dtype))
             value.requires_grad_(grad)
@@ -155,8 +155,10 @@ def tensors(t: Any, given: dict[str, Any], dtype: str, grad: bool = False) -> di
     return made
 
 
-def build(t: Any, name: str, given: dict[str, Any], dtype: str, grad: bool = False, **options: Any) -> Any:
-    made = tensors(t, given, dtype, grad)
+def build(
+    t: Any, name: str, parameters: dict[str, Any], dtype: str, grad: bool = False, **options: Any
+) -> Any:
+    made = tensors(t, parameters, dtype, grad)
     return class_named(t, name)(**made, **options), made
 
 
@@ -202,12 +204,12 @@ def outcome(program: Callable, *args: Any) -> Any:
 
 def gradients(program: Callable, d: Any, made: dict[str, Any], *more: Any) -> Any:
     """The program's result, and the gradients of its finite part by the parameters and by further arguments."""
-    found = program(d, *more)
+    output = program(d, *more)
     leaves = [v for v in (*made.values(), *more) if hasattr(v, "requires_grad") and v.requires_grad]
-    if not found.requires_grad:
-        return [found, "no gradient"]
-    found[found.isfinite()].sum().backward()
-    return [found, *[leaf.grad for leaf in leaves]]
+    if not output.requires_grad:
+        return [output, "no gradient"]
+    output[output.isfinite()].sum().backward()
+    return [output, *[leaf.grad for leaf in leaves]]
 
 
 class Report:
@@ -236,9 +238,9 @@ def both(report: Report, group: str, what: str, program: Callable, sides: Any, t
 
 
 def distribution(report: Report, name: str, dtype: str) -> None:
-    given = TABLE[name]()
+    parameters = TABLE[name]()
     tolerance = 1e-7 if dtype == "float64" else 3e-4
-    sides = [(t, *build(t, name, given, dtype)) for t in (torch, flambeau)]
+    sides = [(t, *build(t, name, parameters, dtype)) for t in (torch, flambeau)]
     theirs = sides[0][1]
     pair = [(d,) for _, d, _ in sides]
 
@@ -264,7 +266,7 @@ def distribution(report: Report, name: str, dtype: str) -> None:
     for grad in (False, True):
         for what in ("log_prob", "cdf"):
             if grad:
-                made = [build(t, name, given, dtype, grad=True) for t in (torch, flambeau)]
+                made = [build(t, name, parameters, dtype, grad=True) for t in (torch, flambeau)]
                 args = [
                     (*m, t.tensor(value, requires_grad=value.dtype.kind == "f"))
                     for m, t in zip(made, (torch, flambeau))
@@ -277,15 +279,15 @@ def distribution(report: Report, name: str, dtype: str) -> None:
                 wider = lambda d, v: getattr(d.expand(wide), what)(v[:1])
                 both(report, name, f"{what} of expanded {dtype}", wider, args, tolerance)
     for what in PROPERTIES:
-        args = [build(t, name, given, dtype, grad=True) for t in (torch, flambeau)]
+        args = [build(t, name, parameters, dtype, grad=True) for t in (torch, flambeau)]
         both(report, name, f"gradients of {what} {dtype}",
              lambda d, m: gradients(lambda d: getattr(d, what), d, m), args, tolerance * 30)  # fmt: skip
-    args = [build(t, name, given, dtype, grad=True) for t in (torch, flambeau)]
+    args = [build(t, name, parameters, dtype, grad=True) for t in (torch, flambeau)]
     if "entropy" in type(theirs).__dict__:  # the base's cuts the gradient off
         both(report, name, f"gradients of entropy {dtype}",
              lambda d, m: gradients(lambda d: d.entropy(), d, m), args, tolerance * 30)  # fmt: skip
     u = unit(5, *theirs.batch_shape)
-    args = [(*build(t, name, given, dtype, grad=True), t.tensor(u, dtype=getattr(t, dtype), requires_grad=True))
+    args = [(*build(t, name, parameters, dtype, grad=True), t.tensor(u, dtype=getattr(t, dtype), requires_grad=True))
             for t in (torch, flambeau)]  # fmt: skip
     both(report, name, f"icdf {dtype}",
          lambda d, m, v: gradients(lambda d, v: d.icdf(v), d, m, v), args, tolerance * 30)  # fmt: skip
@@ -293,9 +295,11 @@ def distribution(report: Report, name: str, dtype: str) -> None:
 
 def edges(report: Report, name: str) -> None:
     """Values outside the support: refused with validation; without it, the same numbers."""
-    given = TABLE[name]()
+    parameters = TABLE[name]()
     for check in (True, False):
-        sides = [(t, build(t, name, given, "float64", validate_args=check)[0]) for t in (torch, flambeau)]
+        sides = [
+            (t, build(t, name, parameters, "float64", validate_args=check)[0]) for t in (torch, flambeau)
+        ]
         event = sides[0][1].event_shape
         values = EDGES if not event else [EDGES[2:5], EDGES[3:6], EDGES[-3:]] if len(event) == 1 else []
         for value in values:
@@ -311,29 +315,29 @@ def edges(report: Report, name: str) -> None:
         args = [(d, t.zeros(bad_shape)) for t, d in sides]
         both(report, name, f"log_prob of {bad_shape}", lambda d, v: d.log_prob(v), args, 1e-6)
     for parameter, values in BAD.items():
-        if not isinstance(given.get(parameter), np.ndarray):
+        if not isinstance(parameters.get(parameter), np.ndarray):
             continue
         for value in values:
-            worse = {**given, parameter: given[parameter].copy()}
+            worse = {**parameters, parameter: parameters[parameter].copy()}
             worse[parameter].flat[0] = value
             both(report, name, f"with {parameter} {value}",
                  lambda t, w=worse: build(t, name, w, "float64")[0], [(torch,), (flambeau,)], 0)  # fmt: skip
-    for lacking in ({}, {**given, "probs": unit(4, 3), "logits": real(4, 3)}):
-        if "probs" in given or "logits" in given:
-            kept = {k: v for k, v in lacking.items()} or {
-                k: v for k, v in given.items() if k not in ("probs", "logits")
+    for lacking in ({}, {**parameters, "probs": unit(4, 3), "logits": real(4, 3)}):
+        if "probs" in parameters or "logits" in parameters:
+            different = {k: v for k, v in lacking.items()} or {
+                k: v for k, v in parameters.items() if k not in ("probs", "logits")
             }
-            both(report, name, f"given {sorted(kept)}",
-                 lambda t, w=kept: build(t, name, w, "float64")[0], [(torch,), (flambeau,)], 0)  # fmt: skip
+            both(report, name, f"given {sorted(different)}",
+                 lambda t, w=different: build(t, name, w, "float64")[0], [(torch,), (flambeau,)], 0)  # fmt: skip
 
 
 def fit(report: Report, name: str, n: int = 20000) -> None:
     """Samples of both, by a Kolmogorov-Smirnov test of the first coordinate of each batch element, and of a mixture of all."""
-    given = TABLE[name]()
+    parameters = TABLE[name]()
     drawn = []
     for t in (torch, flambeau):
         t.manual_seed(1)
-        d = build(t, name, given, "float64")[0]
+        d = build(t, name, parameters, "float64")[0]
         drawn.append(d.sample((n,)).numpy().reshape(n, -1).astype(float))
     mix = rng.normal(size=drawn[0].shape[1])
     mixed = tuple((x @ mix).round(9) for x in drawn)  # so that ties stay ties
@@ -345,11 +349,11 @@ def fit(report: Report, name: str, n: int = 20000) -> None:
 
 def rsample_gradients(report: Report, name: str, n: int = 40000) -> None:
     """The mean gradient of a smooth function of samples by the parameters, which does not depend on how samples are made."""
-    given = TABLE[name]()
-    found = []
+    parameters = TABLE[name]()
+    grads = []
     for t in (torch, flambeau):
         t.manual_seed(2)
-        d, made = build(t, name, given, "float64", grad=True)
+        d, made = build(t, name, parameters, "float64", grad=True)
         if not d.has_rsample:
             return
         try:
@@ -358,8 +362,8 @@ def rsample_gradients(report: Report, name: str, n: int = 40000) -> None:
             score.backward()
         except (NotImplementedError, RuntimeError):  # PyTorch's Wishart and von Mises have no gradient
             return
-        found.append([m.grad.numpy() for m in made.values() if hasattr(m, "grad") and m.grad is not None])
-    for k, (a, b) in enumerate(zip(*found, strict=True)):
+        grads.append([m.grad.numpy() for m in made.values() if hasattr(m, "grad") and m.grad is not None])
+    for k, (a, b) in enumerate(zip(*grads, strict=True)):
         close = np.abs(a - b) <= 0.06 * (1 + np.abs(a))
         report.compare(name, f"mean gradient {k} of samples: {a} and {b}"[:200], True, bool(close.all()), 0)
 
@@ -367,16 +371,18 @@ def rsample_gradients(report: Report, name: str, n: int = 40000) -> None:
 def divergences(report: Report, names: list[str]) -> None:
     for p in names:
         for q in names:
-            given = TABLE[p](), TABLE[q]()
+            both = TABLE[p](), TABLE[q]()
             if p == "Binomial logits":
-                given[0]["total_count"] = given[1]["total_count"] = np.full(B, 5.0) if q == p else 5
+                both[0]["total_count"] = both[1]["total_count"] = np.full(B, 5.0) if q == p else 5
 
             def program(t: Any) -> Any:
-                one, made = build(t, p, given[0], "float64", grad=True)
-                other, more = build(t, q, given[1], "float64", grad=True)
-                found = t.distributions.kl_divergence(one, other)
+                one, made = build(t, p, both[0], "float64", grad=True)
+                other, more = build(t, q, both[1], "float64", grad=True)
+                divergence = t.distributions.kl_divergence(one, other)
                 made = {**{f"p {k}": v for k, v in made.items()}, **{f"q {k}": v for k, v in more.items()}}
-                return gradients(lambda d: found, one, made) if found.requires_grad else [found]
+                return (
+                    gradients(lambda d: divergence, one, made) if divergence.requires_grad else [divergence]
+                )
 
             first = outcome(lambda: program(torch)), outcome(lambda: program(flambeau))
             if all(isinstance(x[0], str) and x[0] == "NotImplementedError" for x in first):
@@ -388,11 +394,11 @@ def divergences(report: Report, names: list[str]) -> None:
                 report.compare(f"divergences: {what}", f"{p} {q}", *cut, 1e-6)
 
 
-def clean(found: Any) -> Any:
+def clean(stored: Any) -> Any:
     """Gradients: absent ones and zeros are alike."""
-    if not isinstance(found, list):
-        return found
-    return [None if isinstance(x, np.ndarray) and not x.any() else x for x in found[1:]]
+    if not isinstance(stored, list):
+        return stored
+    return [None if isinstance(x, np.ndarray) and not x.any() else x for x in stored[1:]]
 
 
 def checks(report: Report) -> None:
@@ -452,22 +458,22 @@ def main() -> None:
     options.add_argument("--only", default="", help="a regular expression for names of distributions")
     options.add_argument("--seeds", type=int, default=1)
     options.add_argument("-v", action="store_true", dest="verbose")
-    given = options.parse_args()
-    report = Report(given.verbose)
+    args = options.parse_args()
+    report = Report(args.verbose)
     warnings.simplefilter("ignore")
     absent = [n for n in torch.distributions.__all__ if n not in flambeau.distributions.__all__]
     print("not here:", ", ".join(absent) or "nothing")
-    for seed in range(given.seeds):
+    for seed in range(args.seeds):
         global rng
         rng = np.random.default_rng(seed)
-        for name in names_of(given.only):
+        for name in names_of(args.only):
             for dtype in ("float64", "float32"):
                 distribution(report, name, dtype)
             edges(report, name)
             fit(report, name)
             rsample_gradients(report, name)
-        divergences(report, list(names_of(given.only)))
-        if not given.only:
+        divergences(report, list(names_of(args.only)))
+        if not args.only:
             checks(report)
     raise SystemExit(report.show() > 0)
 

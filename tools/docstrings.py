@@ -113,18 +113,18 @@ def missing(one: Callable) -> set[str]:
     text = inspect.getdoc(one.thing) or ""
     prose = text.partition(">>>")[0]
     tensors, parameters = takes(one.thing)
-    found = set()
+    lacking = set()
     if not prose.strip():
-        found.add("definition")
+        lacking.add("definition")
     if one.kind in _COMPUTING and not _FORMULA.search(prose):
-        found.add("formula")
+        lacking.add("formula")
     if (tensors or one.kind) and not _SHAPES.search(prose):
-        found.add("shapes")
+        lacking.add("shapes")
     if parameters and not _ERRORS.search(prose):
-        found.add("errors")
+        lacking.add("errors")
     if ">>>" not in text:
-        found.add("example")
-    return found
+        lacking.add("example")
+    return lacking
 
 
 def takes(thing: Any) -> tuple[bool, bool]:
@@ -138,8 +138,8 @@ def takes(thing: Any) -> tuple[bool, bool]:
     annotations = [str(p.annotation) for p in signature.parameters.values()] + [
         str(signature.return_annotation)
     ]
-    given = [name for name in signature.parameters if name != "self"]
-    return any("Tensor" in text for text in annotations), bool(given)
+    parameters = [name for name in signature.parameters if name != "self"]
+    return any("Tensor" in text for text in annotations), bool(parameters)
 
 
 def main(arguments: list[str]) -> None:

@@ -38,10 +38,10 @@ class There(Typed):
         return self[name]
 
 
-def dtypes_of(found) -> list[str]:
-    if isinstance(found, torch.Tensor):
-        return [str(found.dtype)[6:]]
-    return [d for f in found for d in dtypes_of(f)] if isinstance(found, (tuple, list)) else []
+def dtypes_of(results) -> list[str]:
+    if isinstance(results, torch.Tensor):
+        return [str(results.dtype)[6:]]
+    return [d for f in results for d in dtypes_of(f)] if isinstance(results, (tuple, list)) else []
 
 
 def there(function, name: str, text: str, dtype: str) -> list[str] | type[Exception]:
@@ -85,10 +85,10 @@ def main(verbose: bool) -> None:
     for entry in REGISTRY.values():
         function = of_torch(entry.places)
         for text in calls(entry) if function is not None else ():
-            found = {d: (there(function, entry.name, text, d), here(entry, text, d)) for d in DTYPES}
-            if not any(isinstance(t, list) for t, _ in found.values()):
+            both = {d: (there(function, entry.name, text, d), here(entry, text, d)) for d in DTYPES}
+            if not any(isinstance(t, list) for t, _ in both.values()):
                 continue  # the call is not one of PyTorch's
-            wrong = [f"{how(t, h)} {d}" for d, (t, h) in found.items() if not agree(t, h)]
+            wrong = [f"{how(t, h)} {d}" for d, (t, h) in both.items() if not agree(t, h)]
             said = {w.split()[0] for w in wrong}
             same["calls"] += 1
             for what in ("takes", "lacks", "gives", "raises"):

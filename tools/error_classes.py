@@ -29,5 +29,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     library = importlib.import_module(sys.argv[1])
     for expected, call in CALLS:
-        found, text = error_of(library, call)
-        print(f"{' ' if found == expected else '!'} {found:20} {call}\n      {text[:200]}")
+        kind, text = error_of(library, call)
+        print(f"{' ' if kind == expected else '!'} {kind:20} {call}\n      {text[:200]}")

@@ -49,7 +49,7 @@ REORDERED: dict[str, Callable[[Any], Callable]] = {
 KINDS = ("number for tensor", "text for number", "float for int", "bool for int", "None")
 
 
-def found(library: Any, name: str) -> Callable | None:
+def resolve(library: Any, name: str) -> Callable | None:
     """The function of that dotted name, else the tensor method."""
     if name in REORDERED:
         return REORDERED[name](library)
@@ -172,7 +172,7 @@ def spoilt(x: Any) -> Iterator[tuple[str, Any]]:
 
 
 def names_of(name: str, function: Callable) -> list[str]:
-    ours = found(flambeau, name)
+    ours = resolve(flambeau, name)
     try:
         return list(inspect.signature(ours or function).parameters)
     except (TypeError, ValueError):
@@ -284,7 +284,7 @@ def sampled() -> Iterator[tuple[str, Callable[[], Iterator[tuple]]]]:
             return torch.from_numpy(ours.detach().numpy().copy())
 
     def calls(name: str, texts: list[str]) -> Iterator[tuple]:
-        function = found(torch, name)
+        function = resolve(torch, name)
         for text in texts if function is not None else ():
             tree = ast.parse(f"function({text})", mode="eval").body
             assert isinstance(tree, ast.Call)
@@ -310,7 +310,7 @@ def sampled() -> Iterator[tuple[str, Callable[[], Iterator[tuple]]]]:
 
 
 def searched(name: str, calls: Callable[[], Iterator[tuple]], options: argparse.Namespace) -> dict:
-    function = found(flambeau, name)
+    function = resolve(flambeau, name)
     row: dict[str, Any] = {"tried": 0, "refused": 0, "same": 0, "named": 0, "misses": []}
     if function is None:
         return row

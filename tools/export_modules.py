@@ -141,13 +141,13 @@ def check_other(program, run, module, args, before):
         return
     try:
         ours.manual_seed(3)
-        found = run(*copy.deepcopy(other))
+        output = run(*copy.deepcopy(other))
     except (AssertionError, RuntimeError) as error:
         if "Guard" not in str(error):
             raise
         OTHER["refused"] += 1
         return
-    if difference := same(found, wanted):
+    if difference := same(output, wanted):
         raise AssertionError(f"with other sizes {difference}")
     OTHER["the same"] += 1
 
@@ -173,8 +173,8 @@ def check(info, case, mode, dynamic):
     )
     ours.manual_seed(3)
     run = program.module()
-    found = run(*copy.deepcopy(args), **copy.deepcopy(kwargs))
-    difference = same(found, wanted)
+    output = run(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+    difference = same(output, wanted)
     if difference:
         raise AssertionError(difference)
     state = eager.state_dict()

@@ -378,13 +378,13 @@ def expected(program: ExportedProgram, case: Case) -> dict[str, Any]:
     arrays: dict[str, Any] = {}
     module = program.module()
     for k, (args, kwargs) in enumerate(((case.args, case.kwargs), *case.calls)):
-        given: list[Tensor] = []
-        found: list[Tensor] = []
-        arrays[f"given{k}"] = json.dumps([leaves(args, given), leaves(kwargs, given)])
+        inputs: list[Tensor] = []
+        tensors: list[Tensor] = []
+        arrays[f"given{k}"] = json.dumps([leaves(args, inputs), leaves(kwargs, inputs)])
         result = module(*args, **kwargs)
-        arrays[f"rest{k}"] = json.dumps(leaves(result, found))
-        arrays |= {f"in{k}.{i}": t.numpy() for i, t in enumerate(given)}
-        arrays |= {f"out{k}.{i}": t.numpy() for i, t in enumerate(found)}
+        arrays[f"rest{k}"] = json.dumps(leaves(result, tensors))
+        arrays |= {f"in{k}.{i}": t.numpy() for i, t in enumerate(inputs)}
+        arrays |= {f"out{k}.{i}": t.numpy() for i, t in enumerate(tensors)}
     return arrays | {f"state.{n}": b.detach().numpy() for n, b in module.named_buffers()}
 
 

@@ -34,13 +34,13 @@ ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = 3  # of each operation
 
 
-def given(torch: Any, shape: Any, arrays: Any, k: int, numbers: Any) -> Any:
+def restored(torch: Any, shape: Any, arrays: Any, k: int, numbers: Any) -> Any:
     """Arguments as the file beside an archive describes them."""
     if shape == "tensor":
         return torch.from_numpy(arrays[f"in{k}.{next(numbers)}"].copy())
     if isinstance(shape, dict):
-        return {name: given(torch, v, arrays, k, numbers) for name, v in shape.items()}
-    return tuple(given(torch, v, arrays, k, numbers) for v in shape) if isinstance(shape, list) else shape
+        return {name: restored(torch, v, arrays, k, numbers) for name, v in shape.items()}
+    return tuple(restored(torch, v, arrays, k, numbers) for v in shape) if isinstance(shape, list) else shape
 
 
 def networks(torch: Any) -> int:
@@ -59,8 +59,8 @@ def networks(torch: Any) -> int:
         print(subprocess.run(tool, env=env, text=True, stdout=subprocess.PIPE, check=True).stdout, end="")
         for path in sorted(Path(folder).glob("*.pt2")):
             try:
-                with np.load(path.with_suffix(".npz")) as found:
-                    compare(torch, path, dict(found))
+                with np.load(path.with_suffix(".npz")) as arrays:
+                    compare(torch, path, dict(arrays))
                 print(f"{path.stem}: PyTorch computes the same")
             except Exception as error:  # noqa: BLE001
                 wrong += 1
@@ -74,10 +74,10 @@ def compare(torch: Any, path: Path, arrays: dict[str, Any]) -> None:
     for k in itertools.count():
         if f"given{k}" not in arrays:
             return
-        args, kwargs = given(torch, json.loads(str(arrays[f"given{k}"])), arrays, k, itertools.count())
+        args, kwargs = restored(torch, json.loads(str(arrays[f"given{k}"])), arrays, k, itertools.count())
         with torch.no_grad():
-            found = leaves(torch, module(*args, **kwargs))
-        for i, t in enumerate(found):
+            results = leaves(torch, module(*args, **kwargs))
+        for i, t in enumerate(results):
             tolerance = 2e-2 if path.stem in ("half", "bfloat16") else 1e-4
             np.testing.assert_allclose(t.detach().numpy(), arrays[f"out{k}.{i}"], rtol=tolerance, atol=1e-5)
 
@@ -142,11 +142,11 @@ def operations(torch: Any, only: str, verbose: bool, back: bool) -> None:
             count += 1
             file.seek(0)
             try:
-                found = leaves(
+                results = leaves(
                     other, other.export.load(file).module()(*[converted(other, t) for t in tensors])
                 )
-                assert len(found) == len(wanted), f"{len(found)} tensors, {len(wanted)} there"
-                for a, b in zip(found, wanted):
+                assert len(results) == len(wanted), f"{len(results)} tensors, {len(wanted)} there"
+                for a, b in zip(results, wanted):
                     x, y = (t.detach().resolve_conj().resolve_neg().numpy() for t in (a, b))
                     assert x.dtype == y.dtype, f"{x.dtype} is not {y.dtype}"
                     np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3, equal_nan=True)

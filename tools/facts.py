@@ -50,18 +50,18 @@ def main(verbose: bool) -> None:
 
     flambeau.vmap(flambeau.neg)(flambeau.ones(1))  # its rules stand on operations once it is used
 
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     left = []
     public = [entry for entry in REGISTRY.values() if entry.places]
     for entry in public:
         how = form(entry)
-        found[how] += 1
+        counts[how] += 1
         if how == "recorded by hand":
             left.append((entry.name, how))
         elif getattr(entry.function, "mapped", None) is not None:
-            found["with a rule of vmap of its own"] += 1
+            counts["with a rule of vmap of its own"] += 1
             left.append((entry.name, f"{how}, with a rule of vmap of its own"))
-    for how, count in found.most_common():
+    for how, count in counts.most_common():
         print(f"{how}: {count}")
     print(f"wholly one declaration: {len(public) - len(left)} of {len(public)}")
     if verbose:

@@ -96,7 +96,7 @@ def decompositions(n: int) -> None:
         dtype: Any = getattr(flambeau, name)
         a = flambeau.randn(n, n).to(dtype) + n**0.5 * flambeau.eye(n, dtype=dtype)
         h = a @ a.mH + flambeau.eye(n, dtype=dtype)
-        for what, together, given, wanted in (
+        for what, together, matrix, wanted in (
             ("cholesky", factor, h, h),
             ("solve", solved, a, a[:, :3]),
             ("lu", lower_upper, a, a),
@@ -104,7 +104,7 @@ def decompositions(n: int) -> None:
             ("eigh", eigen, h, h),
             ("svd", singular, a, a),
         ):
-            check(f"{what} {name}", partial(together, given.cuda()), wanted, BOUNDS[name] * 10)
+            check(f"{what} {name}", partial(together, matrix.cuda()), wanted, BOUNDS[name] * 10)
     flambeau.backends.cuda.preferred_linalg_library("default")
 
 

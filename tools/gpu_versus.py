@@ -232,7 +232,7 @@ def measure(name: str, modules: list[Any], rounds: int, small: bool) -> list[flo
             runs.append(run)
         except Exception as error:  # a table with a hole says more than none
             runs.append(f"{type(error).__name__}: {str(error).splitlines()[0][:80]}")
-    found: list[list[float]] = [[] for _ in modules]
+    samples: list[list[float]] = [[] for _ in modules]
     times = [
         1 if isinstance(run, str) else max(1, min(most, int(budget / max(clock(t, run, 3), 1e-9))))
         for t, run in zip(modules, runs)
@@ -240,8 +240,8 @@ def measure(name: str, modules: list[Any], rounds: int, small: bool) -> list[flo
     for _ in range(rounds):
         for k, (t, run) in enumerate(zip(modules, runs)):
             if not isinstance(run, str):
-                found[k].append(clock(t, run, times[k]))
-    return [run if isinstance(run, str) else statistics.median(s) for run, s in zip(runs, found)]
+                samples[k].append(clock(t, run, times[k]))
+    return [run if isinstance(run, str) else statistics.median(s) for run, s in zip(runs, samples)]
 
 
 def main() -> int:
@@ -266,12 +266,12 @@ def main() -> int:
     for name in CASES:
         if not re.search(chosen.cases, name):
             continue
-        found = measure(name, modules, 1 if chosen.small else chosen.rounds, chosen.small)
-        cells = [f"{value * 1e6:.2f}" if isinstance(value, float) else value for value in found]
-        both = len(found) == 2 and isinstance(found[0], float) and isinstance(found[1], float)
-        ratio = f"{found[1] / found[0]:.2f}" if both else ""  # type: ignore[operator]
+        times = measure(name, modules, 1 if chosen.small else chosen.rounds, chosen.small)
+        cells = [f"{value * 1e6:.2f}" if isinstance(value, float) else value for value in times]
+        both = len(times) == 2 and isinstance(times[0], float) and isinstance(times[1], float)
+        ratio = f"{times[1] / times[0]:.2f}" if both else ""  # type: ignore[operator]
         print(f"| {name} | {cells[0]} | {cells[1] if len(cells) > 1 else ''} | {ratio} |", flush=True)
-        failed += isinstance(found[0], str)
+        failed += isinstance(times[0], str)
         for t in modules:
             t.cuda.empty_cache()
     return failed > 0

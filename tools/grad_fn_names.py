@@ -35,31 +35,31 @@ class Theirs(dict):
 
     def __missing__(self, name: str) -> object:
         if name in samples.WHOLE or name in samples.CONDITIONS:
-            found = torch.tensor(samples.WHOLE.get(name, samples.CONDITIONS.get(name)))
+            tensor = torch.tensor(samples.WHOLE.get(name, samples.CONDITIONS.get(name)))
         elif name in ("z", "zs"):
             ours = samples.Operands()[name]
-            found = torch.from_numpy(ours.numpy().copy()).requires_grad_().mul(1)
+            tensor = torch.from_numpy(ours.numpy().copy()).requires_grad_().mul(1)
         else:
-            found = torch.from_numpy(np.array(samples.values(name))).requires_grad_().mul(1)
-        self[name] = found
-        return found
+            tensor = torch.from_numpy(np.array(samples.values(name))).requires_grad_().mul(1)
+        self[name] = tensor
+        return tensor
 
 
 def theirs(place: str) -> object:
     """PyTorch's function at a dotted name."""
-    found = torch
+    resolved = torch
     for part in place.split("."):
-        found = getattr(found, part, None)
-    return found
+        resolved = getattr(resolved, part, None)
+    return resolved
 
 
-def names(found: object, tensor: type) -> list[str]:
+def names(results: object, tensor: type) -> list[str]:
     """The names of the nodes of all results; "" for one without."""
     flat = (
-        [found]
-        if isinstance(found, tensor)
-        else [t for t in found if isinstance(t, tensor)]
-        if isinstance(found, (tuple, list))
+        [results]
+        if isinstance(results, tensor)
+        else [t for t in results if isinstance(t, tensor)]
+        if isinstance(results, (tuple, list))
         else []
     )
     return [t.grad_fn.name() if t.grad_fn is not None else "" for t in flat]

@@ -98,17 +98,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, value in [("layers", 2), ("width", 128), ("heads", 4), ("batch", 8), ("length", 64)]:
         parser.add_argument(f"--{name}", type=int, default=value)
-    given = parser.parse_args()
+    args = parser.parse_args()
     flambeau.manual_seed(0)
     net = flambeau.nn.Sequential(
         *[
             flambeau.nn.TransformerEncoderLayer(
-                given.width, given.heads, 4 * given.width, dropout=0.0, batch_first=True, norm_first=True
+                args.width, args.heads, 4 * args.width, dropout=0.0, batch_first=True, norm_first=True
             )
-            for _ in range(given.layers)
+            for _ in range(args.layers)
         ]
     )
-    x, y = (flambeau.randn(given.batch, given.length, given.width) for _ in range(2))
+    x, y = (flambeau.randn(args.batch, args.length, args.width) for _ in range(2))
     weights = list(net.parameters())
 
     runner = print_step(net, x, y)

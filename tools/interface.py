@@ -50,7 +50,7 @@ def dtypes_of(entry: Entry) -> str:
 
 def derivative(entry: Entry) -> str:
     """Whether a result of a sample call requires gradients; nothing for what has no sample call."""
-    found = ""
+    answer = ""
     for text in samples.calls(entry) or ():
         try:
             results = samples.run(entry, text, samples.Operands(grad=True))
@@ -58,8 +58,8 @@ def derivative(entry: Entry) -> str:
             continue
         if any(t.requires_grad for t in results):
             return "yes"
-        found = "no" if results else found
-    return found
+        answer = "no" if results else answer
+    return answer
 
 
 def shown(entry: Entry) -> list[str]:

@@ -73,7 +73,7 @@ def differences(op) -> list[str]:
         function = getattr(function, part, None)
     if function is None:
         return []
-    found: dict[str, str] = {}
+    by_kind: dict[str, str] = {}
     try:
         samples = list(itertools.islice(op.sample_inputs("cpu", torch.float32), SAMPLES))
     except Exception:  # noqa: BLE001 - records of other devices and dtypes
@@ -94,11 +94,11 @@ def differences(op) -> list[str]:
                 continue
             for a, b in zip(tensors(theirs, torch.Tensor), tensors(ours, flambeau.Tensor), strict=False):
                 if tuple(a.shape) == tuple(b.shape) and order(a) != order(b):
-                    found.setdefault(
+                    by_kind.setdefault(
                         layout,
                         f"{op.name}: {layout}, {tuple(a.shape)}: {a.stride()} there, {b.stride()} here",
                     )
-    return list(found.values())
+    return list(by_kind.values())
 
 
 def main(pattern: str = "") -> None:

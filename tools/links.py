@@ -66,13 +66,13 @@ def headings(path: Path) -> frozenset[str]:
 def slugs(text: str) -> frozenset[str]:
     """The places that GitHub and MyST give to headings, and those set by hand."""
     text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     places = set(re.findall(r"<a (?:id|name)=\"([^\"]+)\"", text))
     for heading in re.findall(r"^#{1,6} +(.+?) *#*$", text, flags=re.M):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
         slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
-        places.add(f"{slug}-{found[slug]}" if slug in found else slug)
-        found[slug] = found.get(slug, 0) + 1
+        places.add(f"{slug}-{counts[slug]}" if slug in counts else slug)
+        counts[slug] = counts.get(slug, 0) + 1
     return frozenset(places)
 
 

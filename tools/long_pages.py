@@ -39,20 +39,20 @@ def cut(page: str, text: str) -> dict[str, str]:
 
 def _parts(text: str) -> list[str]:
     """Sections, and runs of rows with the head of their table where a section is too long."""
-    found = []
+    pieces = []
     for part in re.split(r"^(?=## )", text, flags=re.M):
         if weight(part) <= _LIMIT:
-            found.append(part)
+            pieces.append(part)
             continue
         table = re.search(r"^\|.*\|\n\|[-| :]+\|\n", part, flags=re.M)
         if table is None:
-            found += re.split(r"(?<=\n\n)(?=\S)", part)
+            pieces += re.split(r"(?<=\n\n)(?=\S)", part)
             continue
         run = part[: table.end()]
         for line in part[table.end() :].splitlines(keepends=True):
             if weight(run) > _LIMIT - 2000 and line.startswith("|"):
-                found.append(run + "\n")
+                pieces.append(run + "\n")
                 run = "\n" + table[0]
             run += line
-        found.append(run)
-    return found
+        pieces.append(run)
+    return pieces

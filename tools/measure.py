@@ -80,10 +80,10 @@ CLAIMS = (
 def processor() -> str:
     """The processor's name, where the system tells it."""
     try:
-        found = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        match = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    return found[1] if found else platform.processor() or platform.machine()
+        match = None
+    return match[1] if match else platform.processor() or platform.machine()
 
 
 def run(claim: Claim, folder: str, quick: bool) -> tuple[list[str], float, bool]:

@@ -29,7 +29,7 @@ from _mentions import CALLED, GUARDED, IMPORT, mentions
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARIES = HERE / "libraries.txt"
-KEPT = HERE.parent / "tests" / "data" / "names_of_libraries.tsv"
+OUTPUT = HERE.parent / "tests" / "data" / "names_of_libraries.tsv"
 _OUTSIDE = re.compile(
     r"(^|/)(tests?|testing|examples?|benchmarks?|docs|scripts|conftest\.py$|setup\.py$|test_[^/]*$)(/|$)"
 )
@@ -63,7 +63,7 @@ def fetch(folder: pathlib.Path) -> None:
 
 def read(wheel: pathlib.Path) -> dict[str, str]:
     """The names that a library's own files mention, each with the earliest time: at import before guarded before called."""
-    found: dict[str, str] = {}
+    uses: dict[str, str] = {}
     order = (IMPORT, GUARDED, CALLED)
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.namelist():
@@ -74,8 +74,8 @@ def read(wheel: pathlib.Path) -> dict[str, str]:
             except (SyntaxError, UnicodeDecodeError, RecursionError):  # templates, and Python 2
                 continue
             for name, when in pairs:
-                found[name] = min(found.get(name, CALLED), when, key=order.index)
-    return found
+                uses[name] = min(uses.get(name, CALLED), when, key=order.index)
+    return uses
 
 
 def requires_torch(wheel: pathlib.Path) -> bool:
@@ -143,7 +143,7 @@ def main() -> None:
     )
     parser.add_argument("folder", type=pathlib.Path, nargs="?")
     parser.add_argument("--fetch", action="store_true", help="download the libraries into the folder")
-    parser.add_argument("--write", action="store_true", help=f"write {KEPT.relative_to(HERE.parent)}")
+    parser.add_argument("--write", action="store_true", help=f"write {OUTPUT.relative_to(HERE.parent)}")
     parser.add_argument(
         "--least", type=int, default=1, help="print names that at least so many libraries mention"
     )
@@ -161,10 +161,10 @@ def main() -> None:
     wheels = [w for w in sorted(arguments.folder.glob("*.whl")) if w.stat().st_size < _LARGEST]
     without = []
     for wheel in wheels:
-        found = read(wheel)
-        if not found or not requires_torch(wheel):
+        uses = read(wheel)
+        if not uses or not requires_torch(wheel):
             without.append(wheel.name.partition("-")[0])
-        for name, when in found.items():
+        for name, when in uses.items():
             users[name][when].add(wheel.name.partition("-")[0])
     theirs = reach_in_process(sorted(users), dropin=False)
     real: dict[str, dict[str, set[str]]] = collections.defaultdict(lambda: collections.defaultdict(set))
@@ -199,7 +199,7 @@ def main() -> None:
             "\t".join([name, *(str(len(real[name][when])) for when in (IMPORT, GUARDED, CALLED))])
             for name in sorted(real)
         )
-        KEPT.write_text("# name\tlibraries at import\tguarded\tcalled\n" + "\n".join(lines) + "\n")
+        OUTPUT.write_text("# name\tlibraries at import\tguarded\tcalled\n" + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

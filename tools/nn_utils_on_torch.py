@@ -90,17 +90,17 @@ def wrapped(kind: str, wrap: Callable, unwrap: Callable | None, train: bool = Tr
     def program(t: Any) -> Any:
         module, name = layer(t, kind).train(train), "weight_hh_l0" if kind == "lstm" else "weight"
         wrap(t, module, name)
-        found = [{key: value.clone() for key, value in module.state_dict().items()}]
+        results = [{key: value.clone() for key, value in module.state_dict().items()}]
         x = numbers(t, *LAYERS[kind][1])
         call = lambda: (lambda y: y[0] if isinstance(y, tuple) else y)(module(x))
         call().square().sum().backward()
-        found += [{key: p.grad for key, p in module.named_parameters()}, call()]
+        results += [{key: p.grad for key, p in module.named_parameters()}, call()]
         module.eval()
-        found += [call(), getattr(module, name), module.state_dict(), type(module).__name__, repr(module)]
+        results += [call(), getattr(module, name), module.state_dict(), type(module).__name__, repr(module)]
         if unwrap is not None:
             unwrap(t, module, name)
-            found += [module.state_dict(), type(module).__name__, call(), len(module._forward_pre_hooks)]
-        return found
+            results += [module.state_dict(), type(module).__name__, call(), len(module._forward_pre_hooks)]
+        return results
 
     return program
 
@@ -144,27 +144,29 @@ def orthogonal(kind: str | None, trivial: bool) -> Callable:
 def weights() -> dict[str, Callable]:
     remove = lambda t, module, name: t.nn.utils.parametrize.remove_parametrizations(module, name)
     leave = lambda t, module, name: t.nn.utils.parametrize.remove_parametrizations(module, name, False)
-    found = {}
+    programs = {}
     for kind, dim in itertools.product(LAYERS, (None, 0, 1, -1, 2, 4, -2)):
         new = lambda t, m, n, dim=dim: t.nn.utils.parametrizations.weight_norm(m, n, dim)
         old = lambda t, m, n, dim=dim: t.nn.utils.weight_norm(m, n, dim)
         of = f"of {kind} along {dim}"
-        found[f"parametrized weight norm {of}"] = wrapped(kind, new, remove)
-        found[f"parametrized weight norm {of}, left"] = wrapped(kind, new, leave)
-        found[f"old weight norm {of}"] = wrapped(
+        programs[f"parametrized weight norm {of}"] = wrapped(kind, new, remove)
+        programs[f"parametrized weight norm {of}, left"] = wrapped(kind, new, leave)
+        programs[f"old weight norm {of}"] = wrapped(
             kind, old, lambda t, m, n: t.nn.utils.remove_weight_norm(m, n)
         )
         for steps, train in ((1, True), (3, True), (1, False)):
             name = f"parametrized spectral norm {of}, {steps} steps, training {train}"
-            found[name] = wrapped(kind, new_spectral(dim, steps), remove, train)
+            programs[name] = wrapped(kind, new_spectral(dim, steps), remove, train)
         for train in (True, False):
             undo = lambda t, m, n: t.nn.utils.remove_spectral_norm(m, n)
-            found[f"old spectral norm {of}, training {train}"] = wrapped(kind, old_spectral(dim), undo, train)
+            programs[f"old spectral norm {of}, training {train}"] = wrapped(
+                kind, old_spectral(dim), undo, train
+            )
     for kind, name, trivial in itertools.product(
         LAYERS, (None, "matrix_exp", "cayley", "householder", "qr"), (True, False)
     ):
-        found[f"orthogonal {kind} {name} {trivial}"] = wrapped(kind, orthogonal(name, trivial), remove)
-    return found
+        programs[f"orthogonal {kind} {name} {trivial}"] = wrapped(kind, orthogonal(name, trivial), remove)
+    return programs
 
 
 # ---------------------------------------------------------------- pruning
@@ -187,21 +189,21 @@ def pruned(kind: str, *steps: Callable) -> Callable:
 
 
 def pruning() -> dict[str, Callable]:
-    found = {}
+    programs = {}
     amounts = (0, 1, 3, 0.0, 0.3, 1.0, 5, 100, -1, 1.5, -0.1, "a")
     for kind, amount in itertools.product(("linear", "conv2", "wide"), amounts):
         l1 = lambda t, p, m, a=amount: p.l1_unstructured(m, "weight", a)
         third = lambda t, p, m: p.l1_unstructured(m, "weight", 0.3)
         rated = lambda t, p, m, a=amount: p.l1_unstructured(m, "weight", a, numbers(t, *m.weight.shape))
-        found[f"l1 of {kind} {amount}"] = pruned(kind, l1)
-        found[f"l1 twice of {kind} {amount}"] = pruned(kind, third, l1)
-        found[f"l1 by importance of {kind} {amount}"] = pruned(kind, rated)
+        programs[f"l1 of {kind} {amount}"] = pruned(kind, l1)
+        programs[f"l1 twice of {kind} {amount}"] = pruned(kind, third, l1)
+        programs[f"l1 by importance of {kind} {amount}"] = pruned(kind, rated)
         for dim, p in itertools.product((0, 1, -1, 4, -5), (1, 2, np.inf, -np.inf, "fro")):
             ln = lambda t, q, m, a=amount, p=p, d=dim: q.ln_structured(m, "weight", a, p, d)
-            found[f"ln structured of {kind} {p} {dim} {amount}"] = pruned(kind, ln)
-            found[f"ln structured of {kind} {p} {dim} {amount}, then l1"] = pruned(kind, ln, l1)
+            programs[f"ln structured of {kind} {p} {dim} {amount}"] = pruned(kind, ln)
+            programs[f"ln structured of {kind} {p} {dim} {amount}, then l1"] = pruned(kind, ln, l1)
             if p != -np.inf:  # pruned elements tie
-                found[f"ln structured of {kind} {p} {dim} {amount}, after l1"] = pruned(kind, third, ln)
+                programs[f"ln structured of {kind} {p} {dim} {amount}, after l1"] = pruned(kind, third, ln)
     together = lambda t, scores: (
         t.nn.utils.prune.global_unstructured(
             [(m := layer(t, "linear"), "weight"), (m, "bias")],
@@ -211,7 +213,7 @@ def pruning() -> dict[str, Callable]:
         )
         or list(m.state_dict().items())
     )
-    return found | {f"global {scores}": lambda t, s=scores: together(t, s) for scores in (False, True)}
+    return programs | {f"global {scores}": lambda t, s=scores: together(t, s) for scores in (False, True)}
 
 
 # ---------------------------------------------------------------- packed sequences
@@ -229,27 +231,27 @@ def recurrent(kind: str, options: dict[str, Any], state: bool, in_order: bool) -
         x = numbers(t, *((n, steps) if first else (steps, n)), 3).requires_grad_()
         places = len(module.all_weights)
         sizes = [options.get("proj_size") or 4, 4][: 1 + (kind == "LSTM")]
-        given = [numbers(t, places, n, size).requires_grad_() for size in sizes] if state else []
+        states = [numbers(t, places, n, size).requires_grad_() for size in sizes] if state else []
         packed = utils.pack_padded_sequence(x, lengths, first, in_order)
-        output, final = module(packed, None if not state else tuple(given) if kind == "LSTM" else given[0])
-        padded, found = utils.pad_packed_sequence(output, first, 0.5, steps)
+        output, final = module(packed, None if not state else tuple(states) if kind == "LSTM" else states[0])
+        padded, unpacked_lengths = utils.pad_packed_sequence(output, first, 0.5, steps)
         finals = list(final) if kind == "LSTM" else [final]
         ((padded**3).sum() + sum((part**2).sum() for part in finals)).backward()
-        grads = [part.grad for part in (x, *given, *module.parameters())]
-        return [padded, found, *finals, *grads, *output, utils.unpack_sequence(output)]
+        grads = [part.grad for part in (x, *states, *module.parameters())]
+        return [padded, unpacked_lengths, *finals, *grads, *output, utils.unpack_sequence(output)]
 
     return program
 
 
 def sequences() -> dict[str, Callable]:
-    found = {}
+    programs = {}
     for kind, layers, both, bias, drop, state, in_order, first in itertools.product(
         ("RNN", "LSTM", "GRU"), (1, 2), *[(False, True)] * 6
     ):
         for size in (0, 2) if kind == "LSTM" else (0,):
             options = {"num_layers": layers, "bidirectional": both, "bias": bias, "batch_first": first}
             options |= {"dropout": float(drop and layers > 1)} | ({"proj_size": size} if size else {})
-            found[f"{kind} {options} {state} {in_order}"] = recurrent(kind, options, state, in_order)
+            programs[f"{kind} {options} {state} {in_order}"] = recurrent(kind, options, state, in_order)
     pack = lambda lengths, **options: (
         lambda t: t.nn.utils.rnn.pack_padded_sequence(numbers(t, 4, 3, 2), lengths, **options)
     )
@@ -263,17 +265,21 @@ def sequences() -> dict[str, Callable]:
         None,
         [4.0, 2.5, 1.0],
     ):
-        found[f"packed {lengths}"] = pack(lengths)
+        programs[f"packed {lengths}"] = pack(lengths)
         if lengths != [4, 2, 1, 1]:  # where PyTorch's sort of indices fails first
-            found[f"packed and sorted {lengths}"] = pack(lengths, enforce_sorted=False)
-    found["too long"] = pack([5, 2, 1])
+            programs[f"packed and sorted {lengths}"] = pack(lengths, enforce_sorted=False)
+    programs["too long"] = pack([5, 2, 1])
     for sizes in ([1, 2], [2, 2], [1, 1], [3, 0]):
         by_hand = lambda t, s=sizes: t.nn.utils.rnn.PackedSequence(numbers(t, 3, 2), t.tensor(s))
-        found[f"packed by hand {sizes}"] = lambda t, made=by_hand: t.nn.utils.rnn.pad_packed_sequence(made(t))
+        programs[f"packed by hand {sizes}"] = lambda t, made=by_hand: t.nn.utils.rnn.pad_packed_sequence(
+            made(t)
+        )
     for side, first, value in itertools.product(("left", "right", "up"), (False, True), (0.0, -1.5)):
         pad = lambda t, *more: t.nn.utils.rnn.pad_sequence([numbers(t, n, 2) for n in (2, 5, 1)], *more)
-        found[f"padded {side} {first} {value}"] = lambda t, more=(first, value, side), pad=pad: pad(t, *more)
-    return found
+        programs[f"padded {side} {first} {value}"] = lambda t, more=(first, value, side), pad=pad: pad(
+            t, *more
+        )
+    return programs
 
 
 def main() -> int:

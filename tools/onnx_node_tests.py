@@ -32,9 +32,9 @@ def cases(only: str, opset: int | None) -> list[Any]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = collect_testcases(None)  # type: ignore[arg-type]
+        collected = collect_testcases(None)  # type: ignore[arg-type]
     chosen = []
-    for case in found:
+    for case in collected:
         imports = {o.domain: o.version for o in case.model.opset_import}
         kinds = {n.op_type for n in case.model.graph.node if not n.domain}
         known = all(d in ("", "ai.onnx") for d in imports) and all(_has(defs, k, opset) for k in kinds)
@@ -88,40 +88,40 @@ def value_of(x: Any) -> Any:
     return flambeau.from_numpy(np.array(array))
 
 
-def agree(found: Any, wanted: Any, case: Any) -> None:
+def agree(actual: Any, wanted: Any, case: Any) -> None:
     """AssertionError where a result is another than the test's."""
     if isinstance(wanted, list):
-        assert isinstance(found, (list, tuple)) and len(found) == len(wanted), "another number of elements"
-        for x, y in zip(found, wanted):
+        assert isinstance(actual, (list, tuple)) and len(actual) == len(wanted), "another number of elements"
+        for x, y in zip(actual, wanted):
             agree(x, y, case)
         return
     if wanted is None:
-        assert found is None, "a value, not None"
+        assert actual is None, "a value, not None"
         return
     y = value_of(wanted)
-    assert found.dtype == y.dtype, f"{found.dtype} is not {y.dtype}"
-    assert tuple(found.shape) == tuple(y.shape), f"{tuple(found.shape)} is not {tuple(y.shape)}"
+    assert actual.dtype == y.dtype, f"{actual.dtype} is not {y.dtype}"
+    assert tuple(actual.shape) == tuple(y.shape), f"{tuple(actual.shape)} is not {tuple(y.shape)}"
     y_is_half, y_is_bfloat16 = y.dtype == flambeau.float16, y.dtype == flambeau.bfloat16
     if _RANDOM.search(case.name):
         return
-    found, y = (
+    actual, y = (
         t.detach().float() if t.is_floating_point() and t.element_size() < 4 else t.detach()
-        for t in (found, y)
+        for t in (actual, y)
     )
     tolerance = {"rtol": max(case.rtol, 1e-3), "atol": max(case.atol, 1e-5)}
     if y_is_bfloat16:
         tolerance = {"rtol": 1 / 64, "atol": 1e-3}
     elif y_is_half:
         tolerance = {"rtol": 4e-3, "atol": 1e-3}
-    np.testing.assert_allclose(found.numpy(), y.numpy(), equal_nan=True, **tolerance)
+    np.testing.assert_allclose(actual.numpy(), y.numpy(), equal_nan=True, **tolerance)
 
 
 def run(case: Any) -> None:
     """AssertionError, or the error of reading or running, where a test fails."""
     module = flambeau.onnx.load_model(case.model.SerializeToString())
     for inputs, outputs in case.data_sets:
-        found = module(*[value_of(x) for x in inputs])
-        agree(list(found) if isinstance(found, tuple) else [found], list(outputs), case)
+        actual = module(*[value_of(x) for x in inputs])
+        agree(list(actual) if isinstance(actual, tuple) else [actual], list(outputs), case)
 
 
 def main() -> None:

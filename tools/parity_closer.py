@@ -74,38 +74,38 @@ def compare_sample(
 ) -> dict[str, Results]:
     """Results of the three sides, for "values" and for "gradient"; `note` takes what could not be computed."""
     torch, lib = bridge.torch, bridge.lib
-    given = (sample.input, *sample.args), sample.kwargs
+    call = (sample.input, *sample.args), sample.kwargs
     try:
-        t_in = samples.clone(torch, given)
+        t_in = samples.clone(torch, call)
         theirs = op.op(*t_in[0], **t_in[1])
-        again = samples.unseeded(torch, op.op, *samples.clone(torch, given))
+        again = samples.unseeded(torch, op.op, *samples.clone(torch, call))
         if not samples.same(torch, theirs, again):
             return {}  # random: a dropout inside
-        w_in = widened(torch, samples.clone(torch, given), wide)
+        w_in = widened(torch, samples.clone(torch, call), wide)
         truth = op.op(*w_in[0], **w_in[1])
     except Exception as error:
         note["PyTorch"] = one_line(error, 100)
         return {}
     try:
-        c_in = bridge.there(given)
+        c_in = bridge.there(call)
         ours = samples.function_of(lib, op)(*c_in[0], **c_in[1])
         ours_there = bridge.back(ours)
     except Exception as error:
         note["ours"] = one_line(error, 100)
         return {}
-    found: dict[str, Results] = {}
+    results: dict[str, Results] = {}
     if "values" in kinds:
-        found["values"] = list(zip(*[leaves(torch.Tensor, v) for v in (ours_there, theirs, truth)]))
+        results["values"] = list(zip(*[leaves(torch.Tensor, v) for v in (ours_there, theirs, truth)]))
     if "gradient" in kinds:
         try:
             sides = ((lib, ours, c_in), (torch, theirs, t_in), (torch, truth, w_in))
             triples = zip(*[gradients(torch, module, out, inputs) for module, out, inputs in sides])
-            found["gradient"] = [
+            results["gradient"] = [
                 (bridge.back(a), b, c) for a, b, c in triples if None not in (b, c) and a is not None
             ]
         except Exception as error:
             note["gradient"] = one_line(error, 100)
-    return found
+    return results
 
 
 def verdict(ours: float, theirs: float) -> str:
@@ -116,7 +116,7 @@ def verdict(ours: float, theirs: float) -> str:
 
 def wanted(paths: list[str], only: str, dtypes: list[str]) -> dict[tuple[str, str], set[str]]:
     """(operation, dtype) → what of it was not close, "values" or "gradient"."""
-    found: dict[tuple[str, str], set[str]] = {}
+    kinds: dict[tuple[str, str], set[str]] = {}
     for path in paths:
         with open(path) as file:
             rows = json.load(file)
@@ -125,8 +125,8 @@ def wanted(paths: list[str], only: str, dtypes: list[str]) -> dict[tuple[str, st
                 dtype = where.split(" ")[0]
                 if "not close" in message and dtype in dtypes and re.search(only, row["name"]):
                     kind = "gradient" if "gradient" in message else "values"
-                    found.setdefault((row["name"], dtype), set()).add(kind)
-    return found
+                    kinds.setdefault((row["name"], dtype), set()).add(kind)
+    return kinds
 
 
 def run(options: argparse.Namespace) -> Iterator[tuple[str, str]]:

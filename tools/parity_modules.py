@@ -111,7 +111,7 @@ class Arguments(Bridge):
             return made
         return x
 
-    def given(self, call: Any) -> tuple[tuple, dict]:
+    def args_of(self, call: Any) -> tuple[tuple, dict]:
         """Positional and keyword arguments of a record's input, for the candidate."""
         return self.there(self.fresh(call.args)), self.there(self.fresh(call.kwargs))
 
@@ -133,10 +133,10 @@ def structure(kind: type, x: Any) -> Any:
 
 def weighted_backward(kind: type, out: Any, weights: Iterable) -> bool:
     """Differentiates the sum of the results times fixed weights; whether there was anything to differentiate."""
-    given, loss = iter(weights), None
+    remaining, loss = iter(weights), None
     for o in leaves(kind, out):
         if o.requires_grad:
-            part = (o * next(given)).sum()
+            part = (o * next(remaining)).sum()
             loss = part if loss is None else loss + part
     if loss is not None:
         loss.backward()
@@ -328,7 +328,7 @@ class Case:
         return self.record.stage(name, self.where, call, *args)
 
     def ours_built(self) -> Any:
-        args, kwargs = self.bridge.given(self.made_by)
+        args, kwargs = self.bridge.args_of(self.made_by)
         return self.record.ours_kind(*args, **kwargs).to(getattr(self.lib, self.dtype)).train(self.training)
 
     def theirs_called(self, module: Any) -> Any:
@@ -360,7 +360,7 @@ class Case:
 
     def materialize(self) -> None:
         """The first call of a lazy module, after which it is an ordinary one."""
-        args, kwargs = self.bridge.given(self.called_with)
+        args, kwargs = self.bridge.args_of(self.called_with)
         self.ours(*args, **kwargs)
         same = type(self.ours).__name__ == type(self.theirs).__name__
         must(same, f"after a forward a {type(self.ours).__name__}")
@@ -424,7 +424,7 @@ class Case:
         if lib is torch:
             self.o_in = self.bridge.fresh(self.called_with.args), self.bridge.fresh(self.called_with.kwargs)
         else:
-            self.o_in = self.bridge.given(self.called_with)
+            self.o_in = self.bridge.args_of(self.called_with)
         self.out = self.ours(*self.o_in[0], **self.o_in[1])
         shapes = structure(lib.Tensor, self.out), structure(torch.Tensor, self.t_out)
         must(shapes[0] == shapes[1], f"result {shapes[0]} is not {shapes[1]}")
@@ -446,7 +446,7 @@ class Case:
                 self.bridge.near(self.bridge.back(a[k]), b[k].detach(), f"after forward {k}", self.dtype)
 
     def compare_copy(self, other: Any) -> None:
-        args, kwargs = self.bridge.given(self.called_with)
+        args, kwargs = self.bridge.args_of(self.called_with)
         results = leaves(self.lib.Tensor, other(*args, **kwargs))
         for k, (a, b) in enumerate(zip(results, leaves(self.torch.Tensor, self.t_out))):
             if self.fixed:
@@ -510,7 +510,7 @@ class Case:
         def compare() -> None:
             module = self.ours_built()
             self.bridge.load(module, self.start)
-            ours = second_gradients(lib, module, *self.bridge.given(f))
+            ours = second_gradients(lib, module, *self.bridge.args_of(f))
             must(ours is not None, "the gradient has no gradient")
             for k, (a, b) in enumerate(zip(ours, theirs)):
                 if a is None and b is None:
@@ -522,7 +522,7 @@ class Case:
         self.stage("second", compare)
 
     def compare_factory(self) -> None:
-        args, kwargs = self.bridge.given(self.made_by)
+        args, kwargs = self.bridge.args_of(self.made_by)
         module = self.record.ours_kind(
             *args, **{**kwargs, "device": "cpu", "dtype": getattr(self.lib, self.dtype)}
         )

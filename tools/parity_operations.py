@@ -45,8 +45,8 @@ def cotangents(torch: Any, out: Any, fix: Callable) -> list | None:
     if not isinstance(loss, torch.Tensor) or not loss.requires_grad:
         return None
     wanted = [s for s in stand_in if s.requires_grad]
-    found = iter(torch.autograd.grad(loss, wanted, allow_unused=True))
-    return [next(found) if s.requires_grad else None for s in stand_in]
+    gradients = iter(torch.autograd.grad(loss, wanted, allow_unused=True))
+    return [next(gradients) if s.requires_grad else None for s in stand_in]
 
 
 def run_sample(bridge: Bridge, op: Any, sample: Any, dtype: Any, with_grad: bool) -> None:
@@ -86,9 +86,9 @@ def compare_gradients(bridge: Bridge, fix: Callable, here: tuple, there: tuple) 
     """`here`: results, their copies in PyTorch, inputs; `there`: PyTorch's results and inputs."""
     torch, lib = bridge.torch, bridge.lib
     (ours, ours_there, c_in), (theirs, t_in) = here, there
-    given = cotangents(torch, theirs, fix)
+    seeds = cotangents(torch, theirs, fix)
     pairs = [
-        (o, c) for o, c in zip(leaves(torch.Tensor, theirs), given or ()) if o.requires_grad and c is not None
+        (o, c) for o, c in zip(leaves(torch.Tensor, theirs), seeds or ()) if o.requires_grad and c is not None
     ]
     if not pairs:
         return
@@ -97,16 +97,16 @@ def compare_gradients(bridge: Bridge, fix: Callable, here: tuple, there: tuple) 
         expected = torch.autograd.grad(outs, t_in, grads, allow_unused=True)
     except Exception as error:
         raise Skip(f"PyTorch refuses its gradient: {error}") from None
-    our_given = cotangents(torch, ours_there, fix)
+    our_seeds = cotangents(torch, ours_there, fix)
     our_pairs = [
-        (o, c) for o, c in zip(leaves(lib.Tensor, ours), our_given) if c is not None and o.requires_grad
+        (o, c) for o, c in zip(leaves(lib.Tensor, ours), our_seeds) if c is not None and o.requires_grad
     ]
     assert our_pairs, "no result requires grad"
-    found = lib.autograd.grad(
+    gradients = lib.autograd.grad(
         [o for o, _ in our_pairs], c_in, [bridge.there(c) for _, c in our_pairs], allow_unused=True
     )
-    assert len(found) == len(expected), f"{len(found)} gradients, {len(expected)} expected"
-    for k, (g, e) in enumerate(zip(found, expected)):
+    assert len(gradients) == len(expected), f"{len(gradients)} gradients, {len(expected)} expected"
+    for k, (g, e) in enumerate(zip(gradients, expected)):
         g = bridge.back(g) if g is not None else None
         if e is None or g is None:
             some = g if e is None else e

@@ -146,7 +146,7 @@ def compare_state(bridge: Bridge, ours: dict, theirs: dict, dtype: str) -> None:
             compare_entry(bridge, a[k], b[k], f"param_groups[{n}].{k}", dtype)
     places = list(ours["state"]), list(theirs["state"])
     must(places[0] == places[1], f"state of {places[0]}, not of {places[1]}")
-    found: dict[str, None] = {}
+    messages: dict[str, None] = {}
     for n in theirs["state"]:
         a, b = ours["state"][n], theirs["state"][n]
         same_keys("state keys", a, b)
@@ -154,9 +154,9 @@ def compare_state(bridge: Bridge, ours: dict, theirs: dict, dtype: str) -> None:
             try:
                 compare_entry(bridge, a[k], b[k], f"state[].{k}", dtype)
             except Differ as error:
-                found[str(error)] = None
-    if found:
-        raise Several(list(found))
+                messages[str(error)] = None
+    if messages:
+        raise Several(list(messages))
 
 
 def configurations(torch: Any, info: Any) -> list[tuple[str, dict, dict]]:
@@ -314,8 +314,8 @@ class Case:
             self.how, self.shape["unused"] = "list", False
         self.closure = info.step_requires_closure or options.get("closure", False)
         self.sparse = info.only_supports_sparse_grads
-        given = [x for v in kwargs.values() for x in (v if isinstance(v, tuple) else (v,))]
-        narrow = any(isinstance(x, self.torch.Tensor) and x.dtype == self.torch.float32 for x in given)
+        args = [x for v in kwargs.values() for x in (v if isinstance(v, tuple) else (v,))]
+        narrow = any(isinstance(x, self.torch.Tensor) and x.dtype == self.torch.float32 for x in args)
         # PyTorch rounds the size of a step to the dtype of such an option
         self.close_as = "float32" if dtype == "float64" and narrow else dtype
         self.good = True
@@ -424,10 +424,10 @@ class Case:
         expected, refused = attempt(quietly, self.through, False)
         if refused is not None:
             return None
-        found, error = attempt(self.through, True)
+        actual, error = attempt(self.through, True)
         if error is None:
             names = "gradient of the parameters", "gradient of the gradients"
-            for name, a, b in zip(names, found, expected):
+            for name, a, b in zip(names, actual, expected):
                 error = (
                     error
                     or attempt(near, self.torch, self.bridge.back(a), b, name, TOLERANCES[self.dtype])[1]

@@ -69,9 +69,9 @@ def other_numbers(lib: Any, x: Any) -> Any:
     return mapped(lib, changed, x)
 
 
-def agree(lib: Any, found: Any, expected: Any, values: bool = True, what: str = "") -> None:
+def agree(lib: Any, actual: Any, expected: Any, values: bool = True, what: str = "") -> None:
     """AssertionError where shapes, dtypes or, with `values`, numbers differ."""
-    a, b = leaves(lib, found), leaves(lib, expected)
+    a, b = leaves(lib, actual), leaves(lib, expected)
     assert len(a) == len(b), f"{what}{len(a)} results, {len(b)} expected"
     for x, y in zip(a, b):
         assert tuple(x.shape) == tuple(y.shape), f"{what}shape {tuple(x.shape)} is not {tuple(y.shape)}"
@@ -92,8 +92,8 @@ class Feed:
         self.tensors = leaves(lib, (args, kwargs))
 
     def put(self, tensors: Any) -> tuple[tuple, dict]:
-        given = iter(tensors)
-        return mapped(self.lib, lambda t: next(given), (self.args, self.kwargs))
+        remaining = iter(tensors)
+        return mapped(self.lib, lambda t: next(remaining), (self.args, self.kwargs))
 
 
 class Case(NamedTuple):
@@ -119,14 +119,14 @@ def by_meta(case: Case) -> None:
         return t.detach().to("meta")
 
     try:
-        found = case.function(*mapped(lib, moved, case.args), **mapped(lib, moved, case.kwargs))
+        actual = case.function(*mapped(lib, moved, case.args), **mapped(lib, moved, case.kwargs))
     except Exception as error:
         try:
             case.oracle("meta")
         except Exception:
             raise Unfair from None
         raise error
-    a, b = leaves(lib, found), leaves(lib, case.plain)
+    a, b = leaves(lib, actual), leaves(lib, case.plain)
     assert len(a) == len(b), f"{len(a)} results, {len(b)} expected"
     if not case.tensors or "device" in case.kwargs:
         raise Unfair  # made on the default device, or on the one that is named
@@ -156,8 +156,8 @@ def by_mode(case: Case) -> None:
     mode, seen = passing(base, "__torch_function__")
     args, kwargs = fresh(case.lib, (case.args, case.kwargs))
     with mode:
-        found = case.function(*args, **kwargs)
-    agree(case.lib, found, case.plain, not case.free)
+        actual = case.function(*args, **kwargs)
+    agree(case.lib, actual, case.plain, not case.free)
     assert seen or not case.tensors, "the mode saw nothing"
 
 
@@ -170,10 +170,10 @@ def by_dispatch(case: Case) -> None:
     mode, seen = passing(dispatch_mode(lib), "__torch_dispatch__")
     args, kwargs = fresh(lib, (case.args, case.kwargs))
     with mode:
-        found = case.function(*args, **kwargs)
-    agree(lib, found, case.plain, not case.free)
-    given = leaves(lib, (args, kwargs))
-    assert seen or all(any(x is y for y in given) for x in leaves(lib, found)), "the mode saw nothing"
+        actual = case.function(*args, **kwargs)
+    agree(lib, actual, case.plain, not case.free)
+    arguments = leaves(lib, (args, kwargs))
+    assert seen or all(any(x is y for y in arguments) for x in leaves(lib, actual)), "the mode saw nothing"
 
 
 def by_subclass(case: Case) -> None:
@@ -184,9 +184,9 @@ def by_subclass(case: Case) -> None:
 
     theirs = case.oracle("subclass")
     args = mapped(lib, lambda t: t.detach().as_subclass(Named), case.args)
-    found = case.function(*args, **case.kwargs)
-    agree(lib, found, case.plain, not case.free)
-    for x, named in zip(leaves(lib, found), theirs):
+    actual = case.function(*args, **case.kwargs)
+    agree(lib, actual, case.plain, not case.free)
+    for x, named in zip(leaves(lib, actual), theirs):
         assert (type(x) is Named) == named, f"result of class {type(x).__name__}"
 
 
@@ -203,9 +203,9 @@ def by_vmap(case: Case) -> None:
     def call(*tensors: Any) -> Any:
         return case.function(*feed.put(tensors)[0], **case.kwargs)
 
-    found = lib.vmap(call)(*stacks)
+    actual = lib.vmap(call)(*stacks)
     each = [leaves(lib, call(*[s[k] for s in stacks])) for k in range(len(SMALLER))]
-    for n, x in enumerate(leaves(lib, found)):
+    for n, x in enumerate(leaves(lib, actual)):
         agree(lib, x, lib.stack([results[n] for results in each]))
 
 
@@ -287,8 +287,8 @@ def by_compile(case: Case) -> None:
             if change is fresh:
                 raise
             continue  # other numbers leave the domain
-        found = compiled(*b)
-        agree(lib, found, expected, not case.free)
+        actual = compiled(*b)
+        agree(lib, actual, expected, not case.free)
         if case.free:
             continue
         outs = leaves(lib, expected)
@@ -299,7 +299,7 @@ def by_compile(case: Case) -> None:
                 lib.autograd.grad(
                     [leaves(lib, out)[n].sum() for n in roots], [ts[n] for n in wants], allow_unused=True
                 )
-                for out, ts in ((found, b), (expected, a))
+                for out, ts in ((actual, b), (expected, a))
             ]
             for x, y in zip(*pairs):
                 assert (x is None) == (y is None), "one side has no gradient"

@@ -41,15 +41,15 @@ def main() -> None:
     for seed in range(first, last):
         for module in (torch, flambeau):
             program = programs.generate(seed)
-            found = programs.differences(program, module)
-            if found is None:
+            difference = programs.differences(program, module)
+            if difference is None:
                 continue
-            reason = next((r for word, r in MEANT.items() if word in found and module is torch), None)
+            reason = next((r for word, r in MEANT.items() if word in difference and module is torch), None)
             if reason is not None:
                 meant[reason] += 1
             else:
                 wrong += 1
-                print(f"{program.source()}\n# {module.__name__}: {found}\n")
+                print(f"{program.source()}\n# {module.__name__}: {difference}\n")
     print(f"{last - first} programs, {wrong} not understood")
     for reason, count in meant.items():
         print(f"{count:6} {reason}")

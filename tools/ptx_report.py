@@ -90,9 +90,9 @@ def instructions(text: str) -> tuple[list[tuple[str, str]], dict[str, int]]:
     for line in text.splitlines():
         if label := re.match(r"\s*(\.L_\w+):", line):
             labels[label[1]] = len(code)
-        elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?(\S+)([^;]*);", line):
-            jump = re.search(r"\.L_\w+", found[2]) if re.match(r"BRA(\.|$)", found[1]) else None
-            code.append((found[1], jump[0] if jump else ""))
+        elif match := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?(\S+)([^;]*);", line):
+            jump = re.search(r"\.L_\w+", match[2]) if re.match(r"BRA(\.|$)", match[1]) else None
+            code.append((match[1], jump[0] if jump else ""))
     return code, labels
 
 
@@ -257,8 +257,8 @@ def main() -> None:
     parser.add_argument(
         "--convolutions", action="store_true", help="instructions that are executed, by interpretation"
     )
-    given = parser.parse_args()
-    if given.convolutions:
+    args = parser.parse_args()
+    if args.convolutions:
         print("| convolution | processor | registers | spills | matrix | gathering loads | other | slots |")
         print("|" + 8 * " --- |")
         for processor in ("sm_80", "sm_86", "sm_90a"):
@@ -267,8 +267,8 @@ def main() -> None:
     print(HEAD)
     print("|" + " --- |" * HEAD.count(" | ") + " --- |")
     for family, processor, kernel in kernels():
-        if re.search(given.only, f"{family} {processor}"):
-            print(row(family, processor, kernel, given.disassembler), flush=True)
+        if re.search(args.only, f"{family} {processor}"):
+            print(row(family, processor, kernel, args.disassembler), flush=True)
 
 
 if __name__ == "__main__":

@@ -89,12 +89,12 @@ def moved(case: Case, form: gpu.Form, text: str) -> tuple[float, float]:
     x = np.random.default_rng(0).standard_normal((rows, length)).astype("f4")
     out = np.zeros((rows, length) if case.varies else (rows, 1), "f4")
     machine = Machine(text)
-    given = {"size0": rows, "size1": length, "total": length, "first": 0, "step0": 0}
+    args = {"size0": rows, "size1": length, "total": length, "first": 0, "step0": 0}
     for k, array in enumerate((out, x)):
-        given |= {f"data{k}": machine.place(array), f"offset{k}": 0}
-        given |= {f"stride{k}_0": array.shape[1], f"stride{k}_1": int(array.shape[1] == length)}
+        args |= {f"data{k}": machine.place(array), f"offset{k}": 0}
+        args |= {f"stride{k}_0": array.shape[1], f"stride{k}_1": int(array.shape[1] == length)}
     names = [name for name, _ in gpu.parameters(kernel_of(case), form)]
-    machine.run(1, gpu.BLOCK, 0, *(given[n] for n in names))
+    machine.run(1, gpu.BLOCK, 0, *(args[n] for n in names))
     assert np.isfinite(out).all() and out.any()
     counts = []
     for kind in ("ld.global", "st.global"):
@@ -154,10 +154,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", help="kernels, lengths and processors that are looked at")
-    given = parser.parse_args()
+    args = parser.parse_args()
     print(HEAD)
     print("|" + " --- |" * HEAD.count(" | ") + " --- |")
-    for each in lines(given.only):
+    for each in lines(args.only):
         print(each, flush=True)
 
 

@@ -28,7 +28,7 @@ import torch  # noqa: E402
 import flambeau  # noqa: E402
 
 OTHERS = random_draws.OTHERS
-KEPT = 40  # elements of each result that are written; the state afterwards tells of the others
+LEADING = 40  # elements of each result that are written; the state afterwards tells of the others
 TABLE = ROOT / "tests" / "data" / "random_of_torch.npz"
 
 
@@ -103,9 +103,9 @@ def main() -> None:
             counts["exchanged"] += exchanged(here, place)
             counts["all"] += 1
             row.append(f"{dtype}: {said}" + ("" if here == place else ", another state"))
-            kept = theirs.reshape(-1)[:KEPT]
-            results.append((f"{draw.name}|{dtype}", kept.dtype.str, len(kept), zlib.crc32(place)))
-            values.append(kept.tobytes())
+            leading = theirs.reshape(-1)[:LEADING]
+            results.append((f"{draw.name}|{dtype}", leading.dtype.str, len(leading), zlib.crc32(place)))
+            values.append(leading.tobytes())
         print(f"{draw.name:34} {'; '.join(row)}", flush=True)
     print(counts)
     if options.write:

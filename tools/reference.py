@@ -55,14 +55,14 @@ def pages() -> dict[str, Leaf]:
     gathered: dict[tuple[str, str, str], list[Name]] = defaultdict(list)
     for page, name in [*operations(), *others()]:
         gathered[page].append(name)
-    found = {}
+    leaves = {}
     for (file, module, title), names in sorted(gathered.items(), key=_rank):
         cuts = _cut(sorted(names, key=_by_name))
         for names in cuts:
             first, last = (n.places[0].rpartition(".")[2] for n in (names[0], names[-1]))
             own = f"{title}{_FROM}{first} to {last}" if len(cuts) > 1 else title
-            found[file if names is cuts[0] else f"{file}-{first}"] = Leaf(module, own, names)
-    return found
+            leaves[file if names is cuts[0] else f"{file}-{first}"] = Leaf(module, own, names)
+    return leaves
 
 
 _FIRST = ("", "Tensor", "nn", "nn.functional", "autograd", "optim", "utils.data")
@@ -209,7 +209,7 @@ def source_of(thing: Any) -> str:
 @cache
 def public_modules() -> list[str]:
     """All modules without an underscore in their path that can be imported here."""
-    found = ["flambeau"]
+    names = ["flambeau"]
     for module in pkgutil.walk_packages(flambeau.__path__, "flambeau.", onerror=lambda name: None):
         short = module.name.removeprefix("flambeau.")
         if any(p.startswith("_") for p in short.split(".")) or f"{short}.".startswith(
@@ -220,8 +220,8 @@ def public_modules() -> list[str]:
             importlib.import_module(module.name)
         except ImportError:  # an optional dependency is not installed
             continue
-        found.append(module.name)
-    return found
+        names.append(module.name)
+    return names
 
 
 def members(module: str) -> Iterator[Name]:
@@ -244,15 +244,15 @@ def is_annotation(thing: Any) -> bool:
 @cache
 def listed() -> dict[type, str]:
     """The classes that have entries, with their names there."""
-    found: dict[type, str] = {flambeau.Tensor: "Tensor"}
+    by_type: dict[type, str] = {flambeau.Tensor: "Tensor"}
     for entry in REGISTRY.values():
         if inspect.isclass(entry.function):
-            found[entry.function] = entry.places[0]
+            by_type[entry.function] = entry.places[0]
     for module in sorted(public_modules(), key=lambda m: (m.startswith("flambeau.legacy"), m.count("."), m)):
         for name in members(module):
             if inspect.isclass(name.thing):
-                found.setdefault(name.thing, name.places[0])
-    return found
+                by_type.setdefault(name.thing, name.places[0])
+    return by_type
 
 
 def class_role(thing: type) -> str:
@@ -353,14 +353,14 @@ def index() -> dict[str, str]:
 
 def methods() -> str:
     """What a tensor has of operations, with links to where it is told."""
-    found = {
+    page_of = {
         place: file
         for file, leaf in pages().items()
         for name in leaf.names
         for place in name.places
         if place.startswith("Tensor.") and leaf.module != "Tensor"
     }
-    listed = ", ".join(link(place, found[place]) for place in sorted(found))
+    listed = ", ".join(link(place, page_of[place]) for place in sorted(page_of))
     return f"## Operations that are methods\n\n{listed}\n\n"
 
 

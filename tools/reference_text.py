@@ -66,10 +66,10 @@ def _own(thing: Any) -> str:
 # --- how it is called ------------------------------
 def reach(place: str) -> Any:
     """What stands at a dotted public name, or None."""
-    found: Any = flambeau
+    resolved: Any = flambeau
     for part in place.split("."):
-        found = getattr(found, part, None)
-    return found
+        resolved = getattr(resolved, part, None)
+    return resolved
 
 
 def call(place: str, name: Name) -> str:
@@ -87,15 +87,15 @@ def signature(thing: Any, first: bool = True) -> str:
     if inspect.isclass(thing) and issubclass(thing, enum.Enum):  # is not made
         return ""
     try:
-        found = inspect.signature(thing)
+        sig = inspect.signature(thing)
     except (TypeError, ValueError):
         return "(...)"
-    parameters = list(found.parameters.values())
+    parameters = list(sig.parameters.values())
     if not first and not inspect.ismethod(thing) and parameters:
         if parameters[0].kind in (parameters[0].POSITIONAL_ONLY, parameters[0].POSITIONAL_OR_KEYWORD):
             del parameters[0]
     plain = [p.replace(annotation=p.empty, default=_shown(p.default)) for p in parameters]
-    return str(found.replace(parameters=plain, return_annotation=found.empty)).replace("\n", " ")
+    return str(sig.replace(parameters=plain, return_annotation=sig.empty)).replace("\n", " ")
 
 
 class _Words:

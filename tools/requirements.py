@@ -18,12 +18,12 @@ def main(*extras: str) -> None:
         print("\n".join(read["build-system"]["requires"]))
         return
     project = read["project"]
-    found = list(project["dependencies"])
+    needed = list(project["dependencies"])
     for extra in extras:
         for requirement in project["optional-dependencies"][extra]:
             own = re.fullmatch(rf"{project['name']}\[(\w+)\]", requirement)
-            found += project["optional-dependencies"][own[1]] if own else [requirement]
-    print("\n".join(dict.fromkeys(found)))
+            needed += project["optional-dependencies"][own[1]] if own else [requirement]
+    print("\n".join(dict.fromkeys(needed)))
 
 
 if __name__ == "__main__":

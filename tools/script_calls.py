@@ -27,13 +27,13 @@ def counting(n: int) -> int:
 
 def best(call: Callable[[], Any], number: int, rounds: int = 9) -> float:
     """The least time of a call in microseconds."""
-    found = []
+    samples = []
     for _ in range(rounds):
         start = time.perf_counter()
         for _ in range(number):
             call()
-        found.append((time.perf_counter() - start) / number)
-    return min(found) * 1e6
+        samples.append((time.perf_counter() - start) / number)
+    return min(samples) * 1e6
 
 
 def main() -> None:
@@ -56,10 +56,10 @@ def main() -> None:
         ("an encoder layer", layer, (y,), 200),
     ]
     with flambeau.no_grad():
-        for name, program, given, number in cases:
+        for name, program, args, number in cases:
             scripted = jit.script(program)
             loaded = jit.load(io.BytesIO(scripted.save_to_buffer()))
-            times = [best(lambda p=p: p(*given), number) for p in (program, scripted, loaded)]  # noqa: B023
+            times = [best(lambda p=p: p(*args), number) for p in (program, scripted, loaded)]  # noqa: B023
             print(f"{name}: Python {times[0]:.2f} us, script {times[1]:.2f} us, loaded {times[2]:.2f} us")
 
 

@@ -43,21 +43,25 @@ def main(only: str) -> int:
         if not re.search(only, program.name):
             continue
         count += 1
-        found = {}
+        outcomes = {}
         for library in (torch, flambeau):
             try:
-                found[library.__name__] = outcome(program, library, folder / library.__name__)
+                outcomes[library.__name__] = outcome(program, library, folder / library.__name__)
             except Exception as error:  # noqa: BLE001  a call that fails
-                found[library.__name__] = Outcome(True, "", f"raised {type(error).__name__}: {error}", None)
-        theirs, ours = found["torch"], found["flambeau"]
+                outcomes[library.__name__] = Outcome(
+                    True, "", f"raised {type(error).__name__}: {error}", None
+                )
+        theirs, ours = outcomes["torch"], outcomes["flambeau"]
         notes = []
-        for name, each in found.items():
+        for name, each in outcomes.items():
             if each.accepted != program.accepted:
                 notes.append(
                     f"{name} {'accepts' if each.accepted else 'refuses'} it: {' '.join(each.error.split())[:200]}"
                 )
         notes += [
-            f"{name}: {each.result}" for name, each in found.items() if str(each.result).startswith("raised ")
+            f"{name}: {each.result}"
+            for name, each in outcomes.items()
+            if str(each.result).startswith("raised ")
         ]
         if not notes and program.accepted and plain(theirs.result) != plain(ours.result):
             notes.append(f"results: {plain(theirs.result)!r} and {plain(ours.result)!r}")

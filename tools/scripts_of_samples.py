@@ -34,11 +34,11 @@ def check(net: Any, args: Any, kwargs: Any, training: bool) -> bytes:
     loaded = flambeau.jit.load(io.BytesIO(data)).train(training)
     wanted = leaves(net(*args, **kwargs))
     for what, program in (("the script", scripted), ("what is loaded", loaded)):
-        found = leaves(program(*args, **kwargs))
+        results = leaves(program(*args, **kwargs))
         if training:
-            same = [(t.shape, t.dtype) for t in found] == [(t.shape, t.dtype) for t in wanted]
+            same = [(t.shape, t.dtype) for t in results] == [(t.shape, t.dtype) for t in wanted]
         else:
-            same = alike(found, wanted)
+            same = alike(results, wanted)
         assert same, f"{what} gives something else"
     return data
 

@@ -24,7 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "distributed")]
-KEPT = ROOT / "tests" / "data" / "torch" / "dcp"
+FOLDER = ROOT / "tests" / "data" / "torch" / "dcp"
 
 import numpy as np  # noqa: E402
 import sharded  # noqa: E402
@@ -98,9 +98,9 @@ def torch_compare(state: dict[str, Any]) -> None:
 
     arrays = {**sharded.whole(), **{name: array for name, (array, _) in sharded.cut().items()}}
     for name, array in arrays.items():
-        found = state["model"][name]
-        found = found.full_tensor() if isinstance(found, DTensor) else found
-        np.testing.assert_array_equal(found.numpy(), array, err_msg=name)
+        tensor = state["model"][name]
+        tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        np.testing.assert_array_equal(tensor.numpy(), array, err_msg=name)
     assert state["meta"] == sharded.OBJECTS and state["optim"]["param_groups"] == sharded.GROUPS
     assert state["optim"]["state"]["bias"]["step"] == 3.0
 
@@ -196,11 +196,11 @@ def our_dtensors() -> dict[str, Any]:
     from flambeau.distributed.device_mesh import init_device_mesh
     from flambeau.distributed.tensor import Replicate, Shard, distribute_tensor
 
-    mesh, found = init_device_mesh("cpu", (2, 2)), {}
+    mesh, tensors = init_device_mesh("cpu", (2, 2)), {}
     for name, (array, dim) in sharded.cut().items():
         second = Replicate() if name == "few" else Shard((dim + 1) % array.ndim)
-        found[name] = distribute_tensor(flambeau.from_numpy(array.copy()), mesh, [Shard(dim), second])
-    return found
+        tensors[name] = distribute_tensor(flambeau.from_numpy(array.copy()), mesh, [Shard(dim), second])
+    return tensors
 
 
 def we_save(rank: int, size: int, store: str, folder: str, how: str) -> None:
@@ -241,9 +241,9 @@ def we_load(rank: int, size: int, store: str, folder: str) -> None:
 
 def write() -> None:
     """Write all folders.  Paths are relative, since the metadata have them."""
-    shutil.rmtree(KEPT, ignore_errors=True)
-    KEPT.mkdir(parents=True)
-    os.chdir(KEPT)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    os.chdir(FOLDER)
     for size in (1, 2, 4):
         run(size, torch_saves, f"of_{size}", None)
     run(4, torch_saves, "mesh_4", (2, 2))
@@ -256,7 +256,7 @@ def write() -> None:
 def check() -> None:
     for name in ("of_1", "of_2", "of_4", "mesh_4"):
         for size in (1, 2, 3):
-            run(size, we_load, str(KEPT / name))
+            run(size, we_load, str(FOLDER / name))
             print(f"PyTorch's {name} loads here on {size}")
     for size in (1, 2, 4):
         for how in ("plain", "threads", "async"):

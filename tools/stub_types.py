@@ -89,7 +89,7 @@ ANYTHING = {"tuple": "Any, ...", "list": "Any", "Callable": "..., Any"}  # what 
 used: set[str] = set()  # by the stub that is being written
 
 
-class _Known(ast.NodeTransformer):
+class _StubNames(ast.NodeTransformer):
     """An annotation in the names that a stub has; what it cannot name is Any."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -117,8 +117,8 @@ def typed(annotation: object) -> str:
     if isinstance(annotation, types.UnionType):  # of a module whose annotations are evaluated
         annotation = str(annotation)
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "Any")
-    found = ast.unparse(_Known().visit(ast.parse(text.strip("'\""), mode="eval")))
-    return re.sub(r"\b(tuple|list|Callable)\b(?!\[)", lambda m: f"{m[0]}[{ANYTHING[m[0]]}]", found)
+    new_text = ast.unparse(_StubNames().visit(ast.parse(text.strip("'\""), mode="eval")))
+    return re.sub(r"\b(tuple|list|Callable)\b(?!\[)", lambda m: f"{m[0]}[{ANYTHING[m[0]]}]", new_text)
 
 
 def _by_name(p: inspect.Parameter, entry: Entry | None) -> str:
@@ -139,8 +139,8 @@ def parameter(p: inspect.Parameter, entry: Entry | None) -> str:
     star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
     kind = "Any" if p.annotation is p.empty else typed(p.annotation)
     if re.search(r"\bAny\b", kind):
-        found = _by_name(p, entry)
-        kind = kind if found == "Any" else found
+        by_name = _by_name(p, entry)
+        kind = kind if by_name == "Any" else by_name
     if p.default is None and kind != "Any" and "None" not in kind:
         kind += " | None"
     return f"{star}{p.name}: {aliased(kind)}" + ("" if p.default is p.empty else f" = {shown(p.default)}")
@@ -168,12 +168,12 @@ def parameters(function: object) -> list[inspect.Parameter] | None:
 
 def signature(function: object, entry: Entry | None, method: bool, whole: bool = False) -> str:
     """The parameters with their types; anything where they cannot be told.  A size comes one by one or as a `whole`."""
-    found = parameters(function)
-    if found is None:
+    known = parameters(function)
+    if known is None:
         return ("self, " if method else "") + aliased("*args: Any, **kwargs: Any")
     texts: list[str] = []
     kind = None
-    for k, p in enumerate(found):
+    for k, p in enumerate(known):
         if by_ones(function, p):
             star = p.POSITIONAL_OR_KEYWORD if whole else p.VAR_POSITIONAL
             p = inspect.Parameter("size", star, annotation="Sequence[int]" if whole else SIZES)
@@ -192,12 +192,12 @@ def head(text: str, name: str, method: bool = False) -> str:
     """The line that begins a function, from a signature as declarations and `compiled.pyi` write it."""
     node = ast.parse(f"def {name}{text}: ...").body[0]
     assert isinstance(node, ast.FunctionDef)
-    given = node.args
-    for a in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+    args = node.args
+    for a in (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg):
         if a is not None and a.annotation is not None:
             a.annotation = ast.Name(aliased(typed(ast.unparse(a.annotation))))
     if method:
-        first = (given.posonlyargs or given.args)[0]
+        first = (args.posonlyargs or args.args)[0]
         first.arg, first.annotation = "self", None
     gives = "Any" if node.returns is None else typed(ast.unparse(node.returns))
-    return f"def {name}({ast.unparse(given)}) -> {aliased(gives)}:"
+    return f"def {name}({ast.unparse(args)}) -> {aliased(gives)}:"

@@ -88,11 +88,11 @@ def sampled(name: str) -> str | None:
     entry = REGISTRY[name]
     for text in samples.calls(entry) or ():
         try:
-            found = type(samples.result(entry, text, samples.Operands()))
+            cls = type(samples.result(entry, text, samples.Operands()))
         except NotImplementedError:
             continue
-        if found in RESULTS.values():
-            return f"return_types.{found.__name__}"
+        if cls in RESULTS.values():
+            return f"return_types.{cls.__name__}"
     return None
 
 
@@ -238,23 +238,23 @@ def tensor_stub() -> str:
         n for n in dir(cls) if n[:2] == n[-2:] == "__" and n not in dir(object) or OPERATORS.fullmatch(n)
     ]
     for name in [*sorted(n for n in dir(cls) if usable(n)), *sorted(special)]:
-        found = methods.get(name) or inspect.getattr_static(cls, name)
+        member = methods.get(name) or inspect.getattr_static(cls, name)
         if OPERATORS.fullmatch(name):
-            lines.append(operator(name, found))
-        elif stub := stated(scope, name, found, "    "):
+            lines.append(operator(name, member))
+        elif stub := stated(scope, name, member, "    "):
             lines += stub
-        elif callable(found) and not isinstance(found, (property, staticmethod, classmethod)):
-            lines.append(definition(name, found, method=True))
+        elif callable(member) and not isinstance(member, (property, staticmethod, classmethod)):
+            lines.append(definition(name, member, method=True))
         elif usable(name):
             lines.append(f"    {name}: {aliased(ATTRIBUTES.get(name, 'Any'))}")
     return whole([*lines, "    __hash__ = object.__hash__"], "the registry and the Tensor class")
 
 
-def written_in(name: str, found: object) -> str | None:
+def written_in(name: str, thing: object) -> str | None:
     """The module of flambeau in plain Python that defines a class or function: its types are read there."""
     for module, loaded in sorted(sys.modules.items()):
         path = getattr(loaded, "__file__", None) or ""
-        if module.startswith("flambeau.") and path.endswith(".py") and vars(loaded).get(name) is found:
+        if module.startswith("flambeau.") and path.endswith(".py") and vars(loaded).get(name) is thing:
             if re.search(rf"^(class|def) {name}\b", Path(path).read_text(), re.MULTILINE):
                 return module.removeprefix("flambeau.")
     return None
@@ -264,25 +264,25 @@ def package_stub() -> str:
     functions = published("")
     modules, plain, calls, classes = [], [], [], []
     for name in sorted(n for n in dir(flambeau) if usable(n)):
-        found = functions.get(name) or getattr(flambeau, name)
-        kind = type(found)
-        if isinstance(found, ModuleType):
-            if found.__name__ == f"flambeau.{name}" and name not in PRIVATE and hasattr(found, "__file__"):
+        value = functions.get(name) or getattr(flambeau, name)
+        kind = type(value)
+        if isinstance(value, ModuleType):
+            if value.__name__ == f"flambeau.{name}" and name not in PRIVATE and hasattr(value, "__file__"):
                 modules.append(f"from . import {name} as {name}")
         elif name == "Tensor" or kind is __future__._Feature:
             continue
         elif name in CLASSES:
             classes += compiled_class(name)
-        elif name not in functions and (home := written_in(name, found)):
+        elif name not in functions and (home := written_in(name, value)):
             modules.append(f"from .{home} import {name} as {name}")
-        elif isinstance(found, type):
-            classes += any_class(name, found)
-        elif stub := stated(COMPILED, name, found, ""):
+        elif isinstance(value, type):
+            classes += any_class(name, value)
+        elif stub := stated(COMPILED, name, value, ""):
             calls += stub
-        elif callable(found) and kind is not flambeau.Generator:
-            calls.append(definition(name, found))
+        elif callable(value) and kind is not flambeau.Generator:
+            calls.append(definition(name, value))
         else:
-            shown = "str" if isinstance(found, str) else "None" if found is None else kind.__name__
+            shown = "str" if isinstance(value, str) else "None" if value is None else kind.__name__
             plain.append(f"{name}: {aliased(shown if shown == 'None' or shown in ALIASES else 'Any')}")
     lines = [*modules, "from ._tensor import Tensor as Tensor", "", *classes, *plain, "", *calls]
     return whole(lines, "the registry and the public namespace")
@@ -312,9 +312,11 @@ def fields(name: str) -> list[tuple[str, str]]:
     several: set[str] = set()
     for entry in REGISTRY.values():
         if sampled(entry.name) == f"return_types.{name}":
-            found = samples.result(entry, samples.calls(entry)[0], samples.Operands())
+            result = samples.result(entry, samples.calls(entry)[0], samples.Operands())
             several |= {
-                f for f in getattr(found, "_fields", ()) if not isinstance(getattr(found, f), flambeau.Tensor)
+                f
+                for f in getattr(result, "_fields", ())
+                if not isinstance(getattr(result, f), flambeau.Tensor)
             }
     return [(f, "tuple[Tensor, ...]" if f in several else "Tensor") for f in RESULTS[name]._fields]
 
@@ -377,7 +379,7 @@ def optimiser_stub(module: str) -> str:
 
 def stubs() -> dict[str, str]:
     """The text of each stub by its path in the package."""
-    found = {
+    texts = {
         "__init__.pyi": package_stub(),
         "_tensor.pyi": tensor_stub(),
         "return_types.pyi": return_types_stub(),
@@ -386,16 +388,16 @@ def stubs() -> dict[str, str]:
     for module in MODULES:
         path = module.replace(".", "/")
         source = f"{path}/__init__.pyi" if hasattr(resolve(module), "__path__") else f"{path}.pyi"
-        found[source] = module_stub(module)
+        texts[source] = module_stub(module)
     for module in sorted(
         {c.__module__ for c in Declared.__subclasses__() if c.__module__.startswith("flambeau.optim.")}
     ):
-        found[module.partition(".")[2].replace(".", "/") + ".pyi"] = optimiser_stub(module)
-    return found
+        texts[module.partition(".")[2].replace(".", "/") + ".pyi"] = optimiser_stub(module)
+    return texts
 
 
 def resolve(module: str) -> ModuleType:
-    found = flambeau
+    resolved = flambeau
     for part in module.split("."):
-        found = getattr(found, part)
-    return found
+        resolved = getattr(resolved, part)
+    return resolved

@@ -51,8 +51,8 @@ COMMON = {
 
 def names() -> set[str]:
     """Under which operations are registered, and those that write in place."""
-    found = {n for e in REGISTRY.values() for n in (e.name, e.name.rpartition(".")[2])}
-    return found | {e.name + "_" for e in REGISTRY.values() if e.in_place is not None}
+    registered = {n for e in REGISTRY.values() for n in (e.name, e.name.rpartition(".")[2])}
+    return registered | {e.name + "_" for e in REGISTRY.values() if e.in_place is not None}
 
 
 @functools.cache
@@ -78,8 +78,8 @@ def strings(node: ast.AST) -> list[str] | None:
         parts = [k for k in node.keys if k is not None]
     else:
         return None
-    found = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
-    return found if found and len(found) == len(parts) else None
+    literals = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
+    return literals if literals and len(literals) == len(parts) else None
 
 
 def tables(path: Path, known: set[str]) -> Iterator[tuple[int, list[str]]]:
@@ -124,12 +124,12 @@ def main(verbose: bool) -> int:
         where = path.relative_to(ROOT / "flambeau")
         if where.parts[0] in ("operations", "legacy") or where.as_posix() == "_compat/absent_reasons.py":
             continue
-        found = list(tables(path, known))
-        if found:
-            total += len(found)
-            print(f"{where}: {len(found)} tables, {sum(len(h) for _, h in found)} names")
+        hits_by_line = list(tables(path, known))
+        if hits_by_line:
+            total += len(hits_by_line)
+            print(f"{where}: {len(hits_by_line)} tables, {sum(len(h) for _, h in hits_by_line)} names")
             if verbose:
-                for line, hits in found:
+                for line, hits in hits_by_line:
                     print(f"    {line}: {' '.join(hits[:12])}{' …' if len(hits) > 12 else ''}")
     print(f"{total} tables")
     return total

@@ -66,9 +66,9 @@ def convolutions() -> Iterator[Case]:
         "groups 8": (2, 128, 28, 128, 3, {"padding": 1, "groups": 8}),
         "dilated": (2, 64, 28, 64, 3, {"padding": 2, "dilation": 2}),
     }
-    for name, (n, c, s, o, k, given) in shapes.items():
-        call = lambda t, x, w, b, g=given: t.nn.functional.conv2d(x, w, b, **g)
-        weight = normal(o, c // given.get("groups", 1), k, k, seed=1)
+    for name, (n, c, s, o, k, args) in shapes.items():
+        call = lambda t, x, w, b, g=args: t.nn.functional.conv2d(x, w, b, **g)
+        weight = normal(o, c // args.get("groups", 1), k, k, seed=1)
         for kind, x in (("", normal(n, c, s, s)), (", rectified", np.maximum(normal(n, c, s, s), 0))):
             yield Case(f"conv2d {name}{kind}", call, (x, weight, normal(o, seed=2)), "float32", True)
     call = lambda t, x, w: t.nn.functional.conv_transpose2d(x, w, stride=2, padding=1)
@@ -83,8 +83,8 @@ def layers() -> Iterator[Case]:
     def recurrent(kind: str):
         def call(t, x, *weights):
             layer = getattr(t.nn, kind)(64, 128, batch_first=True).to(x.dtype)
-            given = {name: w for (name, _), w in zip(layer.named_parameters(), weights)}
-            return t.func.functional_call(layer, given, (x,))[0]
+            args = {name: w for (name, _), w in zip(layer.named_parameters(), weights)}
+            return t.func.functional_call(layer, args, (x,))[0]
 
         return call
 

@@ -39,7 +39,7 @@ def kind(x: Any) -> Any:
     return (type(x).__name__, *map(kind, x)) if isinstance(x, (list, tuple)) else repr(x)
 
 
-def alike(found: Any, wanted: Any, tolerance: float = 1e-3) -> bool:
+def alike(results: Any, wanted: Any, tolerance: float = 1e-3) -> bool:
     """Whether two lists of tensors agree."""
 
     def same(a: Any, b: Any) -> bool:
@@ -49,7 +49,7 @@ def alike(found: Any, wanted: Any, tolerance: float = 1e-3) -> bool:
             return flambeau.allclose(a, b, rtol=tolerance, atol=tolerance / 10, equal_nan=True)
         return bool((a == b).all())
 
-    return len(found) == len(wanted) and all(map(same, found, wanted))
+    return len(results) == len(wanted) and all(map(same, results, wanted))
 
 
 def calls(torch: Any, only: str) -> Iterator[tuple[str, Any, list[Any]]]:
@@ -87,19 +87,19 @@ def sizes(torch: Any, only: str) -> int:
             call = archives.caller(f, *first)
             program = flambeau.jit.trace(call, tuple(example), check_trace=False)
             for other in others:
-                given = [t.detach() for t in leaves(other)]
-                wanted = [call(*[t.clone() for t in given]) for _ in range(2)]
+                args = [t.detach() for t in leaves(other)]
+                wanted = [call(*[t.clone() for t in args]) for _ in range(2)]
                 if not alike(*wanted, 0.0):
                     count["random"] += 1
                     continue
                 try:
-                    found = program(*[t.clone() for t in given])
+                    results = program(*[t.clone() for t in args])
                 except RuntimeError:
                     count["refused"] += 1
                     continue
-                count["the same" if alike(found, wanted[0]) else "something else"] += 1
-                if not alike(found, wanted[0]):
-                    print(f"{name}: traced at {shapes}, run at {[tuple(t.shape) for t in given]}")
+                count["the same" if alike(results, wanted[0]) else "something else"] += 1
+                if not alike(results, wanted[0]):
+                    print(f"{name}: traced at {shapes}, run at {[tuple(t.shape) for t in args]}")
     print(", ".join(f"{what}: {n}" for what, n in count.items()))
     return count["something else"]
 
@@ -165,19 +165,19 @@ def modules(torch: Any, only: str) -> int:
 
 def try_module(net: Whole, training: bool, wrong: list[str]) -> tuple[Any, bytes]:
     """Trace, save, load and compare; the program and its bytes, None where it differs, which is added to `wrong`."""
-    given = [t.detach() for t in leaves(net.call)]
+    args = [t.detach() for t in leaves(net.call)]
     try:
-        program = flambeau.jit.trace(net, tuple(given), check_trace=False)
+        program = flambeau.jit.trace(net, tuple(args), check_trace=False)
         data = program.save_to_buffer()
         loaded, twin = flambeau.jit.load(io.BytesIO(data)), copy.deepcopy(net)
         for _ in range(2):  # of which the second takes another way
             flambeau.manual_seed(0)
-            found = loaded(*[t.clone() for t in given])
+            results = loaded(*[t.clone() for t in args])
         for _ in range(2):
             flambeau.manual_seed(0)
-            wanted = twin(*[t.clone() for t in given])
-        shapes = [(t.shape, t.dtype) for t in found] == [(t.shape, t.dtype) for t in wanted]
-        if not shapes or not (training or alike(found, wanted)):
+            wanted = twin(*[t.clone() for t in args])
+        shapes = [(t.shape, t.dtype) for t in results] == [(t.shape, t.dtype) for t in wanted]
+        if not shapes or not (training or alike(results, wanted)):
             raise RuntimeError("other values")
     except Exception as error:  # noqa: BLE001
         wrong.append(str(error))

@@ -72,8 +72,8 @@ def write(source: Path) -> None:
 
 def brought() -> frozenset[str]:
     """The pages of the site that do not stand in docs/site."""
-    found = {f"{page}.md" for page in TAKEN}
-    return frozenset(found | {f"reference/{page}.md" for page in (*reference.pages(), *reference.index())})
+    names = {f"{page}.md" for page in TAKEN}
+    return frozenset(names | {f"reference/{page}.md" for page in (*reference.pages(), *reference.index())})
 
 
 def on_the_site(text: str) -> str:

@@ -30,27 +30,27 @@ def wheels(folder: Path) -> tuple[Path, Path]:
     tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
     chosen = []
     for pattern in (f"flambeau-*-{tag}-{tag}-*.whl", "torch-*-py3-none-any.whl"):
-        found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
-        if not found:
+        matches = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
+        if not matches:
             raise SystemExit(f"{folder} has no {pattern}: run `make wheel`")
-        chosen.append(found[-1].resolve())
+        chosen.append(matches[-1].resolve())
     return chosen[0], chosen[1]
 
 
 def mebibytes(path: Path) -> float:
     """What a file or folder takes on disk, as `du` counts."""
-    files = [path] if path.is_file() else [found for found in path.rglob("*") if found.is_file()]
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
     return sum(file.lstat().st_blocks * 512 for file in files) / 2**20
 
 
 def sizes(packages: Path) -> dict[str, float]:
     """MiB of each installed distribution's folders, without pip and setuptools, largest first."""
-    found: dict[str, float] = {}
+    totals: dict[str, float] = {}
     for entry in packages.iterdir():
         name = entry.name.partition("-")[0].removesuffix(".libs")
         if name not in ("pip", "setuptools", "_distutils_hack", "distutils", "pkg_resources", "__pycache__"):
-            found[name] = found.get(name, 0.0) + mebibytes(entry)
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+            totals[name] = totals.get(name, 0.0) + mebibytes(entry)
+    return dict(sorted(totals.items(), key=lambda item: -item[1]))
 
 
 def main() -> None:
@@ -59,8 +59,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         venv = Path(folder) / "venv"
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        environment = kept | {"PATH": str(venv / "bin"), "CC": "/bin/false", "PYTHONSAFEPATH": "1"}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        environment = inherited | {"PATH": str(venv / "bin"), "CC": "/bin/false", "PYTHONSAFEPATH": "1"}
         environment["FLAMBEAU_CACHE_DIR"] = str(Path(folder) / "kernels")  # compiled here, not found
 
         def run(*words: str) -> None:

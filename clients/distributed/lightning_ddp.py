@@ -48,9 +48,9 @@ class Classifier(lightning.LightningModule):
 
 class Report(callbacks.Callback):
     def on_train_epoch_end(self, trainer, module):
-        found = {name: f"{float(value):.5f}" for name, value in sorted(trainer.callback_metrics.items())}
+        metrics = {name: f"{float(value):.5f}" for name, value in sorted(trainer.callback_metrics.items())}
         if trainer.is_global_zero:
-            print("epoch", trainer.current_epoch, "of", trainer.world_size, found, flush=True)
+            print("epoch", trainer.current_epoch, "of", trainer.world_size, metrics, flush=True)
 
     def on_fit_end(self, trainer, module):
         gathered = module.all_gather(torch.tensor(float(module.global_rank)))
@@ -65,7 +65,7 @@ def main(processes, strategy):
     train = DataLoader(data(64, 0), batch_size=8 // processes, shuffle=True)
     held_out = DataLoader(data(32, 1), batch_size=8 // processes)
     with tempfile.TemporaryDirectory() as folder:
-        kept = callbacks.ModelCheckpoint(folder, monitor="val_loss", filename="best", save_last=True)
+        checkpoint = callbacks.ModelCheckpoint(folder, monitor="val_loss", filename="best", save_last=True)
         trainer = lightning.Trainer(
             strategy=strategy,
             devices=processes,
@@ -75,22 +75,22 @@ def main(processes, strategy):
             enable_model_summary=False,
             logger=False,
             gradient_clip_val=1.0,
-            callbacks=[Report(), kept, callbacks.EarlyStopping("val_loss", patience=3)],
+            callbacks=[Report(), checkpoint, callbacks.EarlyStopping("val_loss", patience=3)],
         )
         trainer.fit(Classifier(), train, held_out)
         if trainer.is_global_zero and strategy == "ddp":
             print(
                 "best",
-                kept.best_model_path.endswith("best.ckpt"),
-                f"{float(kept.best_model_score):.5f}",
+                checkpoint.best_model_path.endswith("best.ckpt"),
+                f"{float(checkpoint.best_model_score):.5f}",
                 flush=True,
             )
         if strategy == "ddp":
             trainer.strategy.barrier()
-            found = trainer.test(ckpt_path=kept.best_model_path, dataloaders=held_out, verbose=False)
+            metrics = trainer.test(ckpt_path=checkpoint.best_model_path, dataloaders=held_out, verbose=False)
             if trainer.is_global_zero:
                 print(
-                    "tested", {name: f"{value:.5f}" for name, value in sorted(found[0].items())}, flush=True
+                    "tested", {name: f"{value:.5f}" for name, value in sorted(metrics[0].items())}, flush=True
                 )
 
 

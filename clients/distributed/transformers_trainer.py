@@ -66,9 +66,9 @@ class Report(TrainerCallback):
     def on_log(self, args, state, control, logs=None, **others):
         shown = ("loss", "eval_loss", "eval_accuracy", "grad_norm", "learning_rate")
         if state.is_world_process_zero:
-            found = {name: f"{float(logs[name]):.5f}" for name in shown if name in logs}
-            if found:
-                print("step", state.global_step, found, flush=True)
+            losses = {name: f"{float(logs[name]):.5f}" for name in shown if name in logs}
+            if losses:
+                print("step", state.global_step, losses, flush=True)
 
 
 def accuracy(prediction):

@@ -33,8 +33,8 @@ def single(outputs=1, **options):
 
 def posterior(model, x=None):
     with torch.no_grad():
-        found = model.posterior(points(4, seed=5) if x is None else x)
-        return [found.mean, found.variance]
+        result = model.posterior(points(4, seed=5) if x is None else x)
+        return [result.mean, result.variance]
 
 
 def sampler(count=16):

@@ -402,9 +402,9 @@ def traced():
             torch.save({"model_state_dict": model.state_dict(), "learning_rate": 0.1}, checkpoints[-1])
 
         def load(model, path):
-            kept = torch.load(path)
-            model.load_state_dict(kept["model_state_dict"])
-            return kept["learning_rate"]
+            checkpoint = torch.load(path)
+            model.load_state_dict(checkpoint["model_state_dict"])
+            return checkpoint["learning_rate"]
 
         out = []
         for mean, sample_wise in (("mean", False), ("sum", True)):
@@ -452,7 +452,7 @@ def similar():
             batch_size=5,
             similarity_metric=influence._core.similarity_influence.cosine_similarity,
         )
-        return {layer: list(found) for layer, found in made.influence(Pairs(3, 9).inputs, top_k=2).items()}
+        return {layer: list(result) for layer, result in made.influence(Pairs(3, 9).inputs, top_k=2).items()}
 
 
 @client.case(name="gates")

@@ -71,15 +71,15 @@ def scheduled(name):
             out = 0.3 * given + 0.1 * torch.sin(given * 3)
             x = scheduler.step(out, t, x, return_dict=False)[0]
             seen.append(x.norm())
-        found = {"steps": scheduler.timesteps, "norms": torch.stack(seen), "end": x}
+        results = {"steps": scheduler.timesteps, "norms": torch.stack(seen), "end": x}
         if hasattr(scheduler, "add_noise") and len(set(scheduler.timesteps.tolist())) > 3:
             at = scheduler.timesteps[[1, 3]]
-            found["noised"] = scheduler.add_noise(normal(2, 3, 6, 6), normal(2, 3, 6, 6, seed=1), at)
+            results["noised"] = scheduler.add_noise(normal(2, 3, 6, 6), normal(2, 3, 6, 6, seed=1), at)
         if hasattr(scheduler, "get_velocity") and len(scheduler.timesteps) > 3:
-            found["velocity"] = scheduler.get_velocity(
+            results["velocity"] = scheduler.get_velocity(
                 normal(2, 3, 6, 6), normal(2, 3, 6, 6, seed=1), scheduler.timesteps[[1, 3]]
             )
-    return found
+    return results
 
 
 for name in SCHEDULERS:
@@ -676,7 +676,7 @@ SHORT = {"num_inference_steps": 3, "output_type": "np"}
 @client.case
 def unconditional():
     """Pictures from noise: with steps that draw noise and with such that do not."""
-    found = {}
+    results = {}
     for name, kind, scheduler in (
         ("ddpm", diffusers.DDPMPipeline, diffusers.DDPMScheduler),
         ("ddim", diffusers.DDIMPipeline, diffusers.DDIMScheduler),
@@ -684,14 +684,14 @@ def unconditional():
         pipe = kind(build("UNet2DModel").eval(), scheduler())
         pipe.set_progress_bar_config(disable=True)
         with draws():
-            found[name] = pipe(batch_size=2, **SHORT).images
-    return found
+            results[name] = pipe(batch_size=2, **SHORT).images
+    return results
 
 
 @client.case
 def text_to_image():
     pipe = stable()
-    found = {}
+    results = {}
     for name, scheduler in (
         ("ddim", diffusers.DDIMScheduler),
         ("euler", diffusers.EulerDiscreteScheduler),
@@ -700,7 +700,7 @@ def text_to_image():
     ):
         pipe.scheduler = scheduler.from_config(pipe.scheduler.config)
         with draws():
-            found[name] = pipe(**PROMPTS, **SHORT, guidance_scale=4.0, height=32, width=32).images
+            results[name] = pipe(**PROMPTS, **SHORT, guidance_scale=4.0, height=32, width=32).images
     seen = []
     with draws():
         latents = pipe(
@@ -712,7 +712,7 @@ def text_to_image():
             guidance_rescale=0.5,
             callback_on_step_end=lambda pipe, k, t, values: (seen.append(float(t)), values)[1],
         ).images
-    return {**found, "latents": latents, "seen": np.array(seen)}
+    return {**results, "latents": latents, "seen": np.array(seen)}
 
 
 @client.case
@@ -721,14 +721,16 @@ def image_to_image():
     image = normal(1, 3, 32, 32).sigmoid()
     mask = torch.zeros(1, 1, 32, 32)
     mask[..., 8:24, 8:24] = 1
-    found = {}
+    results = {}
     with draws():
         pipe = stable(diffusers.StableDiffusionImg2ImgPipeline)
-        found["changed"] = pipe(image=image, strength=0.7, **PROMPTS, **SHORT).images
+        results["changed"] = pipe(image=image, strength=0.7, **PROMPTS, **SHORT).images
     with draws():
         pipe = stable(diffusers.StableDiffusionInpaintPipeline)
-        found["painted"] = pipe(image=image, mask_image=mask, height=32, width=32, **PROMPTS, **SHORT).images
-    return found
+        results["painted"] = pipe(
+            image=image, mask_image=mask, height=32, width=32, **PROMPTS, **SHORT
+        ).images
+    return results
 
 
 @client.case
@@ -767,7 +769,7 @@ def larger():
 @client.case
 def flowing():
     """Stable Diffusion 3 and Flux, whose schedulers match flows."""
-    found = {}
+    results = {}
     pipe = diffusers.StableDiffusion3Pipeline(
         transformer=build("SD3Transformer2DModel").eval(),
         scheduler=diffusers.FlowMatchEulerDiscreteScheduler(),
@@ -782,7 +784,7 @@ def flowing():
     pipe.set_progress_bar_config(disable=True)
     pooled = {"pooled_prompt_embeds": normal(1, 16), "negative_pooled_prompt_embeds": normal(1, 16, seed=1)}
     with draws():
-        found["sd3"] = pipe(**PROMPTS, **pooled, **SHORT, height=16, width=16).images
+        results["sd3"] = pipe(**PROMPTS, **pooled, **SHORT, height=16, width=16).images
     flux = fill(
         diffusers.FluxTransformer2DModel(**{**MODELS["FluxTransformer2DModel"][0], "in_channels": 16})
     ).eval()
@@ -797,14 +799,14 @@ def flowing():
     )
     pipe.set_progress_bar_config(disable=True)
     with draws():
-        found["flux"] = pipe(
+        results["flux"] = pipe(
             prompt_embeds=normal(1, 7, 24),
             pooled_prompt_embeds=normal(1, 16),
             height=16,
             width=16,
             **SHORT,
         ).images
-    return found
+    return results
 
 
 @client.case
@@ -849,21 +851,21 @@ def trained():
 @client.case
 def files():
     """A network and a whole pipeline saved and loaded."""
-    found = {}
+    results = {}
     with tempfile.TemporaryDirectory() as folder, draws():
         model = build("UNet2DModel").eval()
         model.save_pretrained(folder)
         again = diffusers.UNet2DModel.from_pretrained(folder).eval()
         call = MODELS["UNet2DModel"][1]
-        found["network"] = [sorted(os.listdir(folder)), model(**call).sample, again(**call).sample]
+        results["network"] = [sorted(os.listdir(folder)), model(**call).sample, again(**call).sample]
     with tempfile.TemporaryDirectory() as folder:
         pipe = diffusers.DDIMPipeline(model, diffusers.DDIMScheduler())
         pipe.save_pretrained(folder)
         again = diffusers.DDIMPipeline.from_pretrained(folder)
         again.set_progress_bar_config(disable=True)
         with draws():
-            found["pipeline"] = [sorted(os.listdir(folder)), again(**SHORT).images]
-    return found
+            results["pipeline"] = [sorted(os.listdir(folder)), again(**SHORT).images]
+    return results
 
 
 @client.case
@@ -872,23 +874,23 @@ def pieces():
     model, call = unet(), MODELS["UNet2DConditionModel"][1]
     vae, image = autoencoder(), normal(2, 3, 48, 48)
     with torch.no_grad():
-        found = {"plain": model(**call).sample}
+        results = {"plain": model(**call).sample}
         model.set_attention_slice(1)
-        found["slices"] = model(**call).sample
+        results["slices"] = model(**call).sample
         model.set_attn_processor(diffusers.models.attention_processor.AttnProcessor())
-        found["by hand"] = model(**call).sample
+        results["by hand"] = model(**call).sample
         model.fuse_qkv_projections()
-        found["fused"] = model(**call).sample
+        results["fused"] = model(**call).sample
         model.unfuse_qkv_projections()
         model.enable_freeu(s1=0.9, s2=0.2, b1=1.2, b2=1.4)
-        found["frequencies"] = model(**call).sample
+        results["frequencies"] = model(**call).sample
         model.disable_freeu()
         vae.enable_slicing()
         vae.tile_sample_min_size, vae.tile_latent_min_size = 32, 16
         vae.enable_tiling()
-        found["tiles"] = vae.decode(vae.encode(image).latent_dist.mode()).sample
+        results["tiles"] = vae.decode(vae.encode(image).latent_dist.mode()).sample
     model = unet().train()
     model.enable_gradient_checkpointing()
     model(**call).sample.square().mean().backward()
-    found["again"] = np.array([float(p.grad.norm()) for p in list(model.parameters())[:20]])
-    return found
+    results["again"] = np.array([float(p.grad.norm()) for p in list(model.parameters())[:20]])
+    return results

@@ -611,7 +611,7 @@ def word_language_model():
     """The next word, by recurrent networks of each kind and by a transformer; gradients cut at a norm."""
     ids, count = words()
     columns = ids[: len(ids) // 4 * 4].view(4, -1).t().contiguous()
-    criterion, found = nn.NLLLoss(), {}
+    criterion, result = nn.NLLLoss(), {}
     for kind in ("RNN_TANH", "RNN_RELU", "LSTM", "GRU", "tied", "Transformer"):
         if kind == "Transformer":
             model = fill(TransformerModel(count))
@@ -637,8 +637,8 @@ def word_language_model():
                 if p.grad is not None:
                     p.data.add_(p.grad, alpha=-2.0)
             losses.append(loss.item())
-        found[kind] = losses
-    return found
+        result[kind] = losses
+    return result
 
 
 @client.case
@@ -953,14 +953,14 @@ def deep_q():
 def polynomials():
     """Five ways to fit sines by a polynomial: by hand, by gradients, a function of one's own, nn and optim, control flow."""
     x = torch.linspace(-math.pi, math.pi, 200)
-    y, found = torch.sin(x), {}
+    y, result = torch.sin(x), {}
     a, b, c, d = (float(v) for v in normal(4))
     for _ in range(50):
         out = a + b * x + c * x**2 + d * x**3
         grad = 2.0 * (out - y)
         steps = [grad.sum(), (grad * x).sum(), (grad * x**2).sum(), (grad * x**3).sum()]
         a, b, c, d = (v - 1e-6 * g for v, g in zip((a, b, c, d), steps))
-    found["by hand"] = [float(v) for v in (a, b, c, d)]
+    result["by hand"] = [float(v) for v in (a, b, c, d)]
 
     class LegendrePolynomial3(torch.autograd.Function):
         @staticmethod
@@ -981,7 +981,7 @@ def polynomials():
             for w in weights:
                 w -= 5e-6 * w.grad
                 w.grad = None
-    found["own"] = [w.item() for w in weights]
+    result["own"] = [w.item() for w in weights]
     xx = x.unsqueeze(-1).pow(torch.tensor([1, 2, 3]))
     model = fill(torch.nn.Sequential(torch.nn.Linear(3, 1), torch.nn.Flatten(0, 1)))
     optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3)
@@ -990,12 +990,12 @@ def polynomials():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    found["optim"] = [loss.item(), model[0].weight]
+    result["optim"] = [loss.item(), model[0].weight]
     e = torch.nn.Parameter(torch.tensor(0.02))
     for k in range(6):
         out = 0.9 * x - 0.15 * x**3
         for exp in range(4, 5 + k % 3):
             out = out + e * x**exp
         ((out - y) ** 2).sum().backward()
-    found["flow"] = e.grad
-    return found
+    result["flow"] = e.grad
+    return result

@@ -67,18 +67,18 @@ def one_cycle():
 
 @client.case
 def ways_to_fit():
-    found = {}
+    results = {}
     learn = learner("number", metrics=[v.mae, v.rmse, v.R2Score()])
     learn.fit(1, 1e-2, wd=0.01)
-    found["fit"] = seen(learn)
+    results["fit"] = seen(learn)
     learn.fit_flat_cos(1, 1e-2)
-    found["flat"] = seen(learn)
+    results["flat"] = seen(learn)
     learn.fit_sgdr(2, 1, 1e-2)
-    found["restarts"] = seen(learn)
+    results["restarts"] = seen(learn)
     learn.freeze_to(-1)
     learn.fit_one_cycle(1, slice(1e-4, 1e-2))
-    found["frozen"] = [seen(learn), [p.requires_grad for p in learn.model.parameters()]]
-    return found
+    results["frozen"] = [seen(learn), [p.requires_grad for p in learn.model.parameters()]]
+    return results
 
 
 CALLBACKS = {
@@ -95,12 +95,12 @@ CALLBACKS = {
 
 @client.case
 def callbacks():
-    found = {}
+    results = {}
     for name, make in CALLBACKS.items():
         learn = learner(cbs=make())
         learn.fit(2, 1e-2)
-        found[name] = seen(learn)
-    return found
+        results[name] = seen(learn)
+    return results
 
 
 @client.case
@@ -110,9 +110,9 @@ def hooks():
     learn.fit(1, 1e-2)
     stats = learn.activation_stats.stats
     network = fill(nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3)))
-    with v.hook_outputs(network, grad=False) as kept:
+    with v.hook_outputs(network, grad=False) as hooked:
         network(normal(1, 3, 8, 8))
-        stored = [o.norm() for o in kept.stored]
+        stored = [o.norm() for o in hooked.stored]
     return [
         np.array([[row["mean"], row["std"]] for batch in stats for row in batch if row is not None]),
         stored,
@@ -136,21 +136,21 @@ OPTIMIZERS = {
 
 @client.case
 def optimizers():
-    found = {}
+    results = {}
     for name, make in OPTIMIZERS.items():
         learn = learner(opt_func=lambda params, make=make, **options: make(params))
         learn.fit(1, 1e-2)
-        found[name] = [seen(learn)["losses"], learn.model[0].weight]
+        results[name] = [seen(learn)["losses"], learn.model[0].weight]
     learn = learner()
     learn.fit(1, 1e-2)
     state = learn.opt.state_dict()
-    found["state"] = [sorted(state), sorted(state["state"][0])]
-    return found
+    results["state"] = [sorted(state), sorted(state["state"][0])]
+    return results
 
 
 @client.case
 def losses():
-    found, x, y = {}, normal(4, 3, 5, 5), integers(3, 4, 5, 5)
+    result, x, y = {}, normal(4, 3, 5, 5), integers(3, 4, 5, 5)
     for name, loss in {
         "cross entropy": v.CrossEntropyLossFlat(axis=1),
         "focal": v.FocalLossFlat(axis=1, gamma=1.5),
@@ -160,7 +160,7 @@ def losses():
         given = x.clone().requires_grad_()
         value = loss(given, y)
         value.backward()
-        found[name] = [value, given.grad]
+        result[name] = [value, given.grad]
     a, b = normal(6, 4), normal(6, 4, seed=1)
     for name, loss in {
         "logits": v.BCEWithLogitsLossFlat(),
@@ -170,13 +170,13 @@ def losses():
         given = a.clone().requires_grad_()
         value = loss(given, (b > 0).float())
         value.backward()
-        found[name] = [value, given.grad]
-    return found
+        result[name] = [value, given.grad]
+    return result
 
 
 @client.case
 def layers():
-    x, found = normal(2, 8, 8, 8), {}
+    x, result = normal(2, 8, 8, 8), {}
     for name, make in {
         "convolution": lambda: v.ConvLayer(8, 6, norm_type=v.NormType.Batch),
         "spectral": lambda: v.ConvLayer(8, 6, norm_type=v.NormType.Spectral),
@@ -203,13 +203,13 @@ def layers():
             given = x.clone().requires_grad_()
             out = layer(given)
             out.square().sum().backward()
-            found[name] = [out, given.grad]
+            result[name] = [out, given.grad]
         else:
-            found[name] = [sorted(layer.state_dict()), list(layer(x).shape)]
+            result[name] = [sorted(layer.state_dict()), list(layer(x).shape)]
     with draws():
-        found["embedding"] = v.Embedding(5, 3).weight.shape
-    found["dense"] = fill(v.LinBnDrop(8, 4, p=0.0, act=nn.ReLU()))(normal(5, 8))
-    return found
+        result["embedding"] = v.Embedding(5, 3).weight.shape
+    result["dense"] = fill(v.LinBnDrop(8, 4, p=0.0, act=nn.ReLU()))(normal(5, 8))
+    return result
 
 
 def pictures(count=16, side=32):
@@ -291,7 +291,7 @@ def heads():
 def augmented():
     """Transforms of batches with given numbers, of pictures, masks, points and boxes together."""
     image = v.TensorImage(normal(2, 3, 16, 16).sigmoid())
-    found = {}
+    results = {}
     for name, transform in {
         "rotated": v.Rotate(p=1.0, draw=15.0),
         "zoomed": v.Zoom(p=1.0, draw=1.2, draw_x=0.4, draw_y=0.6),
@@ -305,21 +305,21 @@ def augmented():
     }.items():
         with draws():
             transform.before_call(image, 0)
-            found[name] = transform(image.clone(), split_idx=0)
+            results[name] = transform(image.clone(), split_idx=0)
     mask, points = v.TensorMask(integers(2, 2, 16, 16)), v.TensorPoint(normal(2, 5, 2).tanh())
     with draws():
         turn = v.Rotate(p=1.0, draw=30.0)
         several = turn((image, mask, points), split_idx=0)
-    found["several"] = list(several)
-    found["kinds"] = [type(t).__name__ for t in several]
-    found["back"] = [v.rgb2hsv(image), v.hsv2rgb(v.rgb2hsv(image))]
-    return found
+    results["several"] = list(several)
+    results["kinds"] = [type(t).__name__ for t in several]
+    results["back"] = [v.rgb2hsv(image), v.hsv2rgb(v.rgb2hsv(image))]
+    return results
 
 
 @client.case
 def mixed_pictures():
     """MixUp, CutMix and half precision that is none on this device."""
-    found = {}
+    results = {}
     for name, make in (("mixup", lambda: v.MixUp(0.4)), ("cutmix", lambda: v.CutMix(1.0))):
         callback = make()
         callback.distrib.sample = lambda shape=(): torch.full(tuple(shape) or (1,), 0.3)
@@ -329,8 +329,8 @@ def mixed_pictures():
         with draws():
             learn = quiet(v.Learner(dls, network, cbs=callback, loss_func=v.CrossEntropyLossFlat()))
             learn.fit(1, 1e-3)
-        found[name] = seen(learn)["losses"]
-    return found
+        results[name] = seen(learn)["losses"]
+    return results
 
 
 @client.case
@@ -347,7 +347,7 @@ def tables():
     )
     frame = frame.astype({"kind": object, "place": object})
     frame["rich"] = np.where(frame["age"] + 10 * (frame["kind"] == "a") > 42, 1, 0)
-    found = {}
+    results = {}
     for name, target, block in (("class", "rich", CategoryBlock()), ("number", "age", RegressionBlock())):
         numbers = ["size"] if name == "number" else ["age", "size"]
         to = TabularPandas(
@@ -372,13 +372,13 @@ def tables():
         fill(learn.model)
         learn.fit_one_cycle(2, 1e-2)
         scores, targets = learn.get_preds()
-        found[name] = {
+        results[name] = {
             **seen(learn),
             "batch": list(dls.valid.one_batch()),
             "embeddings": [list(e.weight.shape) for e in learn.model.embeds],
             "said": [scores, targets],
         }
-    return found
+    return results
 
 
 @client.case
@@ -392,7 +392,7 @@ def ratings():
             "rating": stream.integers(1, 6, 80),
         }
     )
-    found = {}
+    results = {}
     for name, options in (("products", {"n_factors": 6}), ("network", {"use_nn": True, "layers": [12]})):
         with draws():
             dls = CollabDataLoaders.from_df(frame, valid_pct=0.25, seed=None, bs=16)
@@ -400,10 +400,10 @@ def ratings():
             learn = quiet(collab_learner(dls, y_range=(0.5, 5.5), **options))
             fill(learn.model)
             learn.fit(1, 5e-3)
-        found[name] = [list(dls.classes), type(learn.model).__name__, len(learn.recorder.losses)]
+        results[name] = [list(dls.classes), type(learn.model).__name__, len(learn.recorder.losses)]
     model = fill(EmbeddingDotBias(4, 5, 6, y_range=(0.5, 5.5)))
-    found["alone"] = model(torch.stack([integers(5, 7), integers(6, 7, seed=1)], 1))
-    return found
+    results["alone"] = model(torch.stack([integers(5, 7), integers(6, 7, seed=1)], 1))
+    return results
 
 
 @client.case
@@ -473,7 +473,7 @@ def metrics():
     scores, targets = normal(12, 3), integers(3, 12)
     a, b = normal(20), normal(20, seed=1)
     masks, wanted = normal(2, 2, 6, 6), integers(2, 2, 6, 6)
-    found = {
+    results = {
         "top": v.top_k_accuracy(scores, targets, k=2),
         "errors": [v.mse(a, b), v.mae(a, b), v.msle(a.abs(), b.abs())],
         "foreground": v.foreground_acc(masks, wanted),
@@ -490,11 +490,11 @@ def metrics():
         ]
     )
     learn.fit(1, 1e-2)
-    found["learner"] = seen(learn)
+    results["learner"] = seen(learn)
     learn = learner("number", metrics=[v.PearsonCorrCoef(), v.SpearmanCorrCoef(), v.ExplainedVariance()])
     learn.fit(1, 1e-2)
-    found["correlations"] = seen(learn)
-    return found
+    results["correlations"] = seen(learn)
+    return results
 
 
 @client.case

@@ -209,8 +209,8 @@ def ways_of_computing():
         try:
             torch.manual_seed(0)
             model.eval(), likelihood.eval()
-            found = model(there)
-            answers.append([found.mean, found.variance])
+            result = model(there)
+            answers.append([result.mean, result.variance])
         finally:
             for way in reversed(ways):
                 way.__exit__(None, None, None)
@@ -344,8 +344,8 @@ def trained(strategy="whitened", likelihood="Gaussian", objective=gpytorch.mlls.
             losses.append(loss.item())
         model.eval()
         with torch.no_grad():
-            found = model(torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1))
-        return [losses, found.mean, found.variance, gradients(model)]
+            result = model(torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1))
+        return [losses, result.mean, result.variance, gradients(model)]
 
     return run
 
@@ -529,17 +529,17 @@ def operators_of_linear_algebra():
     }
     answers = {}
     for name, operator in made.items():
-        found = [
+        results = [
             operator.to_dense(),
             torch.matmul(operator, vector) if name != "permuted" else operator @ vector.float(),
         ]
         if name != "permuted":
-            found += [
+            results += [
                 operator.mT.to_dense(),
                 torch.diagonal(operator, dim1=-1, dim2=-2),
                 operator[1:3, :2].to_dense(),
             ]
-            found += [
+            results += [
                 torch.linalg.solve(operator, vector),
                 (2 * operator).to_dense(),
                 operator.sum(-1),
@@ -547,11 +547,11 @@ def operators_of_linear_algebra():
             ]
         if name not in ("permuted", "triangular"):
             quadratic, logdet = operator.inv_quad_logdet(vector, logdet=True)
-            found += [quadratic, logdet, torch.linalg.eigvalsh(operator.to_dense())]
-            found += [torch.linalg.cholesky(operator).to_dense(), operator.sqrt_inv_matmul(vector).abs()]
-            found += [
+            results += [quadratic, logdet, torch.linalg.eigvalsh(operator.to_dense())]
+            results += [torch.linalg.cholesky(operator).to_dense(), operator.sqrt_inv_matmul(vector).abs()]
+            results += [
                 operator.root_decomposition().to_dense(),
                 torch.add(operator, torch.eye(4).double()).to_dense(),
             ]
-        answers[name] = found
+        answers[name] = results
     return [answers, linear_operator.settings.cholesky_jitter.value(torch.float64)]

@@ -340,7 +340,7 @@ def classes_of(module, base):
 
 @client.case
 def losses():
-    found = {}
+    results = {}
     truth, guess = ops.sigmoid(normal(4, 5)), ops.sigmoid(normal(4, 5, seed=1))
     whole, kinds = ops.softmax(normal(4, 5)), integers(5, 4)
     for name in classes_of(keras.losses, keras.losses.Loss):
@@ -360,13 +360,13 @@ def losses():
         second = ops.softmax(x) if "Categorical" in name else x
         loss = getattr(keras.losses, name)()(first, second)
         loss.backward()
-        found[name] = [loss, x.grad]
-    return found
+        results[name] = [loss, x.grad]
+    return results
 
 
 @client.case
 def metrics():
-    found = {}
+    results = {}
     truth, guess = (normal(8, 4) > 0).float(), ops.sigmoid(normal(8, 4, seed=1))
     for name in classes_of(keras.metrics, keras.metrics.Metric):
         kind = getattr(keras.metrics, name)
@@ -390,8 +390,8 @@ def metrics():
             batches = [(truth, guess), (1 - truth, guess)]
         for batch in batches:
             metric.update_state(*batch)
-        found[name] = metric.result()
-    return found
+        results[name] = metric.result()
+    return results
 
 
 @client.case
@@ -421,16 +421,16 @@ def operations():
             answers[name] = getattr(ops, name)(x.abs() if name == "power" else x, y)
     for name in "cholesky det inv eigh qr svd solve lu_factor slogdet".split():
         if name == "solve":
-            found = ops.solve(square, x)
+            result = ops.solve(square, x)
         elif name == "slogdet":
-            found = ops.slogdet(square)
+            result = ops.slogdet(square)
         elif name in ("eigh", "svd"):
-            found = ops.eigh(square)[0] if name == "eigh" else ops.svd(square, compute_uv=False)
+            result = ops.eigh(square)[0] if name == "eigh" else ops.svd(square, compute_uv=False)
         elif name == "qr":
-            found = [abs(part) for part in ops.qr(square)]
+            result = [abs(part) for part in ops.qr(square)]
         else:
-            found = getattr(ops, name)(square)
-        answers[name] = list(found) if isinstance(found, (tuple, list)) else found
+            result = getattr(ops, name)(square)
+        answers[name] = list(result) if isinstance(result, (tuple, list)) else result
     answers |= {
         "einsum": ops.einsum("ij,kj->ik", x, y),
         "resize": ops.image.resize(image, (5, 7), "bicubic"),
@@ -516,12 +516,12 @@ def mixed_precision():
         model.compile("sgd", "mse")
         model.fit(normal(8, 4), normal(8, 2), epochs=2, shuffle=False, verbose=0)
         kinds = [str(model.layers[0].compute_dtype), str(model.layers[0].variable_dtype)]
-        found = model(normal(2, 4)).detach().float()
+        result = model(normal(2, 4)).detach().float()
     finally:
         keras.mixed_precision.set_global_policy("float32")
     small = given(keras.Sequential([layers.Input((8,)), layers.Dense(6)]))
     small.quantize("int8")
-    return [kinds, found.shape, small(normal(3, 8))]
+    return [kinds, result.shape, small(normal(3, 8))]
 
 
 @client.case

@@ -61,19 +61,19 @@ def filters():
 
 @client.case
 def colours():
-    found = {name: [both(there, image()), back(there(image()))] for name, (there, back) in COLOURS.items()}
-    found["grey"] = both(kornia.color.rgb_to_grayscale, image())
-    found["raw"] = kornia.color.raw_to_rgb(image(1, 1, 8, 8), kornia.color.CFA.BG)
-    found["map"] = kornia.color.apply_colormap(
+    results = {name: [both(there, image()), back(there(image()))] for name, (there, back) in COLOURS.items()}
+    results["grey"] = both(kornia.color.rgb_to_grayscale, image())
+    results["raw"] = kornia.color.raw_to_rgb(image(1, 1, 8, 8), kornia.color.CFA.BG)
+    results["map"] = kornia.color.apply_colormap(
         integers(200, 1, 6, 6), kornia.color.ColorMap("autumn", num_colors=64)
     )
-    return found
+    return results
 
 
 @client.case
 def enhanced():
     e, x = kornia.enhance, image()
-    found = {
+    results = {
         name: both(f, x)
         for name, f in {
             "brightness": lambda x: e.adjust_brightness(x, 0.2),
@@ -88,11 +88,11 @@ def enhanced():
             "histogram": lambda x: e.image_histogram2d(x.mean(1, keepdim=True), n_bins=8)[1],
         }.items()
     }
-    found["few"] = [e.posterize(x, 3), e.solarize(x, 0.6), e.equalize(x), e.invert(x)]
-    found["equalized locally"] = e.equalize_clahe(x, 20.0, (2, 2))
-    found["whitened"] = e.zca_whiten(normal(9, 4))
-    found["jpeg"] = e.jpeg_codec_differentiable(image(1, 3, 16, 16), torch.tensor([40.0]))
-    return found
+    results["few"] = [e.posterize(x, 3), e.solarize(x, 0.6), e.equalize(x), e.invert(x)]
+    results["equalized locally"] = e.equalize_clahe(x, 20.0, (2, 2))
+    results["whitened"] = e.zca_whiten(normal(9, 4))
+    results["jpeg"] = e.jpeg_codec_differentiable(image(1, 3, 16, 16), torch.tensor([40.0]))
+    return results
 
 
 @client.case
@@ -192,7 +192,7 @@ def features():
     patches = image(3, 1, 32, 32)
     one, two = normal(1, 9, 16)[0], normal(1, 9, 16)[0] + 0.3 * normal(9, 16)
     frames = torch.tensor([[[[5.0, 1, 15], [0, 6, 18]], [[3, 0, 25], [1, 4, 20]]]])
-    found = {
+    results = {
         "responses": [
             f.harris_response(x),
             f.gftt_response(x),
@@ -222,13 +222,13 @@ def features():
         ],
         "orientation": f.PatchDominantGradientOrientation(32)(patches),
     }
-    return found
+    return results
 
 
 @client.case
 def networks():
     """Networks without their weights."""
-    found = {}
+    results = {}
     x = image(1, 3, 32, 32)
     for name, make, given in (
         ("vit", lambda: kornia.models.VisionTransformer(32, 8, 3, 24, 2, 3), x),
@@ -252,8 +252,8 @@ def networks():
         except AttributeError:
             continue
         with torch.no_grad():
-            found[name] = network(given)
-    return found
+            results[name] = network(given)
+    return results
 
 
 AUGMENTATIONS = {
@@ -277,7 +277,7 @@ AUGMENTATIONS = {
 @client.case
 def augmented():
     """Augmentation whose parameters were drawn once and are given: what is drawn is PyTorch's own affair."""
-    found, a, x = {}, kornia.augmentation, image()
+    result, a, x = {}, kornia.augmentation, image()
     stream = np.random.default_rng(0)
     for name, make in AUGMENTATIONS.items():
         augmentation = make(a)
@@ -297,7 +297,7 @@ def augmented():
             given[key] = value
         known = name in ("flip", "rotation", "grey", "blurred")
         out = augmentation(x, params=given)
-        found[name] = out if known else list(out.shape)
+        result[name] = out if known else list(out.shape)
     boxes = torch.tensor([[[[1.0, 1], [8, 1], [8, 8], [1, 8]]]] * 2)
     several = a.AugmentationSequential(
         a.RandomHorizontalFlip(p=1.0),
@@ -305,14 +305,14 @@ def augmented():
         a.CenterCrop((12, 12)),
         data_keys=["input", "mask", "bbox", "keypoints"],
     )
-    found["several"] = list(several(x, (x[:, :1] > 0.5).float(), boxes, boxes[:, 0]))
-    found["matrix"] = several.transform_matrix
-    return found
+    result["several"] = list(several(x, (x[:, :1] > 0.5).float(), boxes, boxes[:, 0]))
+    result["matrix"] = several.transform_matrix
+    return result
 
 
 @client.case
 def losses():
-    l, found = kornia.losses, {}  # noqa: E741
+    l, result = kornia.losses, {}  # noqa: E741
     scores, labels = normal(2, 4, 6, 7), integers(4, 2, 6, 7)
     for name, f in {
         "focal": lambda s: l.focal_loss(s, labels, 0.5, 2.0, "mean"),
@@ -323,7 +323,7 @@ def losses():
         "variation": lambda s: l.total_variation(s).mean(),
         "hausdorff": lambda s: l.HausdorffERLoss(2.0, 3, "mean")(s, labels[:, None]),
     }.items():
-        found[name] = both(f, scores)
+        result[name] = both(f, scores)
     a, b = image(1, 1, 16, 16), image(1, 1, 16, 16, seed=1)
     for name, f in {
         "ssim": lambda a, b: l.ssim_loss(a, b, 5),
@@ -339,16 +339,16 @@ def losses():
             a.repeat(1, 3, 1, 1), b.repeat(1, 3, 1, 1)
         ),
     }.items():
-        found[name] = both(f, a, b)
+        result[name] = both(f, a, b)
     m = kornia.metrics
-    found["metrics"] = [
+    result["metrics"] = [
         m.mean_iou(labels, labels.flip(0), 4),
         m.confusion_matrix(labels, labels.flip(0), 4),
         m.psnr(a, b, 1.0),
         m.ssim(a, b, 5),
         m.aepe(normal(1, 4, 4, 2), normal(1, 4, 4, 2, seed=1)),
     ]
-    return found
+    return result
 
 
 @client.case

@@ -71,24 +71,24 @@ def trainer(folder, **options):
     return lightning.Trainer(**settings)
 
 
-def measured(found):
-    return {name: float(value) for name, value in sorted(found.callback_metrics.items())}
+def measured(runner):
+    return {name: float(value) for name, value in sorted(runner.callback_metrics.items())}
 
 
 @client.case
 def fit():
     """Training and validation, a test, predictions, the best checkpoint read back, and training on from the last."""
     with tempfile.TemporaryDirectory() as folder:
-        kept = callbacks.ModelCheckpoint(
+        checkpoint = callbacks.ModelCheckpoint(
             folder, monitor="val_loss", save_top_k=2, save_last=True, filename="{epoch}"
         )
-        model, found = Classifier(), trainer(folder, callbacks=[kept])
-        found.fit(model, loader(), loader(12, 1))
-        fitted = measured(found)
-        tested = found.test(model, loader(8, 2), verbose=False)
-        predicted = torch.cat(found.predict(model, loader(8, 2)))
+        model, runner = Classifier(), trainer(folder, callbacks=[checkpoint])
+        runner.fit(model, loader(), loader(12, 1))
+        fitted = measured(runner)
+        tested = runner.test(model, loader(8, 2), verbose=False)
+        predicted = torch.cat(runner.predict(model, loader(8, 2)))
         names = sorted(os.listdir(folder))
-        again = Classifier.load_from_checkpoint(kept.best_model_path)
+        again = Classifier.load_from_checkpoint(checkpoint.best_model_path)
         onward = Classifier()
         trainer(folder, max_epochs=6).fit(onward, loader(), loader(12, 1), ckpt_path=folder + "/last.ckpt")
         return {
@@ -120,7 +120,7 @@ def guided():
     with tempfile.TemporaryDirectory() as folder:
         notes, rates = Notes(), callbacks.LearningRateMonitor()
         model = Classifier()
-        found = trainer(
+        runner = trainer(
             folder,
             max_epochs=8,
             gradient_clip_val=0.5,
@@ -134,13 +134,13 @@ def guided():
                 callbacks.Timer(),
             ],
         )
-        found.fit(model, loader(), loader(12, 1))
-        with open(found.logger.log_dir + "/metrics.csv") as file:
+        runner.fit(model, loader(), loader(12, 1))
+        with open(runner.logger.log_dir + "/metrics.csv") as file:
             rows = list(csv.DictReader(file))
     return {
         "losses": np.array(model.losses),
         "calls": [str(call) for call in notes.calls],
-        "stopped": found.current_epoch,
+        "stopped": runner.current_epoch,
         "columns": sorted(rows[0]),
         "rows": len(rows),
         "last": [float(row["loss_step"]) for row in rows if row["loss_step"]][-1],
@@ -208,16 +208,16 @@ def with_workers_and_a_board():
 
     with tempfile.TemporaryDirectory() as folder:
         model = Classifier()
-        found = trainer(
+        runner = trainer(
             folder, max_epochs=2, logger=TensorBoardLogger(folder, log_graph=False), profiler="simple"
         )
-        found.fit(model, Data())
+        runner.fit(model, Data())
         from lightning.pytorch.utilities.model_summary import ModelSummary
 
         summary = ModelSummary(model, max_depth=-1)
-        files = [name for name in os.listdir(found.logger.log_dir) if name.startswith("events")]
+        files = [name for name in os.listdir(runner.logger.log_dir) if name.startswith("events")]
         sizes = [summary.total_parameters, summary.trainable_parameters, len(files)]
-        return [np.array(model.losses), sizes, [str(size) for size in summary.in_sizes], measured(found)]
+        return [np.array(model.losses), sizes, [str(size) for size in summary.in_sizes], measured(runner)]
 
 
 @client.case
@@ -253,8 +253,8 @@ def tuned():
 
     with tempfile.TemporaryDirectory() as folder:
         model = Classifier()
-        found = Tuner(trainer(folder)).lr_find(model, loader(400), num_training=20, attr_name="rate")
-        return [np.array(found.results["lr"]), np.array(found.results["loss"])]
+        finder = Tuner(trainer(folder)).lr_find(model, loader(400), num_training=20, attr_name="rate")
+        return [np.array(finder.results["lr"]), np.array(finder.results["loss"])]
 
 
 @client.case

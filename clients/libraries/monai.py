@@ -166,7 +166,7 @@ for name, (make, shape) in NETS.items():
 def own_networks():
     """Networks whose inputs are more than an image: diffusion, codebooks, styles, masks, registration, whole slides."""
     seeded()
-    x, found = normal(1, 1, 16, 16), {}
+    x, result = normal(1, 1, 16, 16), {}
     diffusion = fill(
         nets.DiffusionModelUNet(
             2,
@@ -183,12 +183,12 @@ def own_networks():
     )
     given = x.clone().requires_grad_()
     out = diffusion(given, torch.tensor([7]), context=normal(1, 2, 6))
-    found["diffusion"] = learnt(diffusion, out, given)
+    result["diffusion"] = learnt(diffusion, out, given)
     kl = fill(
         nets.AutoencoderKL(2, 1, 1, (1, 1), (4, 8), (False, False), latent_channels=2, norm_num_groups=2)
     )
     mean, deviation = kl.encode(x)
-    found["latent"] = [mean, deviation, kl.decode(mean)]
+    result["latent"] = [mean, deviation, kl.decode(mean)]
     masked = fill(
         nets.MaskedAutoEncoderViT(
             1,
@@ -206,19 +206,19 @@ def own_networks():
         )
     )
     torch.manual_seed(2)
-    found["masked"] = masked(x)
+    result["masked"] = masked(x)
     variational = fill(nets.VarAutoEncoder(2, (1, 16, 16), 1, 3, (4, 8), (2, 2)))
     torch.manual_seed(3)
-    found["variational"] = variational(x)
+    result["variational"] = variational(x)
     transformer = fill(nets.DecoderOnlyTransformer(10, 8, 12, 2, 2))
-    found["language"] = transformer(integers(10, 2, 7))
-    return found
+    result["language"] = transformer(integers(10, 2, 7))
+    return result
 
 
 @client.case
 def parts_of_networks():
     seeded()
-    x, found = normal(2, 4, 8, 8), {}
+    x, result = normal(2, 4, 8, 8), {}
     for name, block in {
         "convolution": blocks.Convolution(
             2, 4, 6, act="prelu", norm="instance", adn_ordering="NDA", dropout=0.0
@@ -243,19 +243,19 @@ def parts_of_networks():
         "downsampled with convolution": blocks.SpatialAttentionBlock(2, 4, 2),
     }.items():
         given = x.clone().requires_grad_()
-        found[name] = learnt(fill(block), block(given), given)
+        result[name] = learnt(fill(block), block(given), given)
     attention = fill(blocks.SABlock(12, 3, qkv_bias=True))
     tokens = normal(2, 5, 12).requires_grad_()
-    found["attention"] = learnt(attention, attention(tokens), tokens)
+    result["attention"] = learnt(attention, attention(tokens), tokens)
     crossed = fill(blocks.CrossAttentionBlock(12, 3))
-    found["crossed"] = learnt(crossed, crossed(tokens, normal(2, 7, 12)))
+    result["crossed"] = learnt(crossed, crossed(tokens, normal(2, 7, 12)))
     warp = blocks.Warp("bilinear", "border")
     field = (normal(2, 2, 8, 8) * 0.7).requires_grad_()
-    found["warped"] = learnt(warp, warp(x, field), field)
-    found["integrated"] = blocks.DVF2DDF(num_steps=3)(field.detach() * 0.3)
-    found["moved"] = layers.AffineTransform((8, 8))(x, torch.tensor([[0.9, 0.1, 0.2], [-0.1, 1.1, 0.0]]))
-    found["pulled"] = layers.gaussian_1d(torch.tensor(1.3), 3.0, "sampled")
-    return found
+    result["warped"] = learnt(warp, warp(x, field), field)
+    result["integrated"] = blocks.DVF2DDF(num_steps=3)(field.detach() * 0.3)
+    result["moved"] = layers.AffineTransform((8, 8))(x, torch.tensor([[0.9, 0.1, 0.2], [-0.1, 1.1, 0.0]]))
+    result["pulled"] = layers.gaussian_1d(torch.tensor(1.3), 3.0, "sampled")
+    return result
 
 
 # Losses and metrics -----------------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ LOSSES = {
 
 @client.case
 def losses_of_segments():
-    labels, found = integers(3, 2, 1, 8, 9), {}
+    labels, result = integers(3, 2, 1, 8, 9), {}
     for name, make in LOSSES.items():
         x, y, loss, more = normal(2, 3, 8, 9).requires_grad_(), labels, make(), {}
         given = x
@@ -303,14 +303,14 @@ def losses_of_segments():
             y = labels[:, 0]
         value = loss(given, y, **more)
         value.backward()
-        found[name] = [value, x.grad]
-    return found
+        result[name] = [value, x.grad]
+    return result
 
 
 @client.case
 def losses_of_images():
     seeded()
-    a, b, found = normal(2, 1, 16, 16).sigmoid(), normal(2, 1, 16, 16, seed=1).sigmoid(), {}
+    a, b, result = normal(2, 1, 16, 16).sigmoid(), normal(2, 1, 16, 16, seed=1).sigmoid(), {}
     for name, loss in {
         "ssim": losses.SSIMLoss(2, win_size=7),
         "local correlation": losses.LocalNormalizedCrossCorrelationLoss(2, 5),
@@ -324,7 +324,7 @@ def losses_of_images():
         x = a.clone().requires_grad_()
         value = loss(x, True, for_discriminator=False) if name == "patches" else loss(x, b)
         value.backward()
-        found[name] = [value, x.grad]
+        result[name] = [value, x.grad]
     for name, loss in {
         "bending": losses.BendingEnergyLoss(normalize=True),
         "diffusion": losses.DiffusionLoss(),
@@ -332,7 +332,7 @@ def losses_of_images():
         field = normal(2, 2, 10, 10).requires_grad_()
         value = loss(field)
         value.backward()
-        found[name] = [value, field.grad]
+        result[name] = [value, field.grad]
     for name, loss in {
         "contrastive": losses.ContrastiveLoss(0.5),
         "twins": losses.BarlowTwinsLoss(0.01),
@@ -340,23 +340,23 @@ def losses_of_images():
         z = normal(4, 6).requires_grad_()
         value = loss(z, normal(4, 6, seed=2))
         value.backward()
-        found[name] = [value, z.grad]
+        result[name] = [value, z.grad]
     boxes = torch.tensor([[1.0, 2, 6, 8], [0, 0, 3, 3]], requires_grad=True)
     value = losses.BoxGIoULoss()(boxes, torch.tensor([[2.0, 2, 7, 7], [1, 1, 4, 5]]))
     value.backward()
-    found["boxes"] = [value, boxes.grad]
-    return found
+    result["boxes"] = [value, boxes.grad]
+    return result
 
 
 def segmented(shape=(2, 3, 10, 12)):
     """Two segmentations of the same picture, one-hot."""
-    found = []
+    results = []
     for seed in range(2):
         smooth = torch.nn.functional.avg_pool2d(
             normal(*shape, seed=9) + 0.4 * normal(*shape, seed=seed), 3, 1, 1
         )
-        found.append(monai.networks.one_hot(smooth.argmax(1, keepdim=True), shape[1]))
-    return found
+        results.append(monai.networks.one_hot(smooth.argmax(1, keepdim=True), shape[1]))
+    return results
 
 
 METRICS = {
@@ -378,20 +378,20 @@ METRICS = {
 
 @client.case
 def metrics_of_segments():
-    found = {}
+    results = {}
     for name, make in METRICS.items():
         metric = make()
         a, b = segmented()
         metric(a, b)
         metric(y_pred=b.flip(-1), y=b)
-        found[name] = [metric.aggregate(), metric.get_buffer()]
-    return found
+        results[name] = [metric.aggregate(), metric.get_buffer()]
+    return results
 
 
 @client.case
 def metrics_of_images_and_classes():
     a, b = normal(3, 1, 16, 16).sigmoid(), normal(3, 1, 16, 16, seed=1).sigmoid()
-    found = {}
+    results = {}
     for name, metric in {
         "mse": metrics.MSEMetric(),
         "mae": metrics.MAEMetric(),
@@ -401,24 +401,24 @@ def metrics_of_images_and_classes():
         "multi-scale ssim": metrics.MultiScaleSSIMMetric(2, kernel_size=3, weights=(0.5, 0.5)),
     }.items():
         metric(a, b)
-        found[name] = metric.aggregate()
+        results[name] = metric.aggregate()
     scores, classes = normal(12, 3).softmax(-1), torch.nn.functional.one_hot(integers(3, 12), 3)
     for name, metric in {
         "roc": metrics.ROCAUCMetric(),
         "precision": metrics.AveragePrecisionMetric(),
     }.items():
         metric(list(scores), list(classes))
-        found[name] = metric.aggregate()
-    found["mmd"] = 1 + metrics.MMDMetric()(a, b)
-    found["fid"] = metrics.FIDMetric()(normal(20, 4).double(), normal(20, 4, seed=1).double())
-    found["variance"] = metrics.VarianceMetric()(normal(4, 3, 5, 5))
+        results[name] = metric.aggregate()
+    results["mmd"] = 1 + metrics.MMDMetric()(a, b)
+    results["fid"] = metrics.FIDMetric()(normal(20, 4).double(), normal(20, 4, seed=1).double())
+    results["variance"] = metrics.VarianceMetric()(normal(4, 3, 5, 5))
     sums = metrics.CumulativeAverage()
     for k in range(3):
         sums.append(torch.tensor([1.0 + k, 2.0]), count=2)
-    found["average"] = sums.aggregate()
+    results["average"] = sums.aggregate()
     edges = metrics.utils.get_mask_edges(segmented()[0][0, 1], segmented()[1][0, 1])
-    found["edges"] = [np.asarray(e).sum() for e in edges]
-    return found
+    results["edges"] = [np.asarray(e).sum() for e in edges]
+    return results
 
 
 # Transforms -------------------------------------------------------------------------------------------------------------------
@@ -535,14 +535,14 @@ def transformed(make):
         transform = make()
         if isinstance(transform, T.Randomizable):
             transform.set_random_state(seed=5)
-        found = transform(volume())
+        result = transform(volume())
         undone = None
-        if isinstance(transform, T.InvertibleTransform) and isinstance(found, MetaTensor):
-            undone = transform.inverse(found)
+        if isinstance(transform, T.InvertibleTransform) and isinstance(result, MetaTensor):
+            undone = transform.inverse(result)
         plain = make()
         if isinstance(plain, T.Randomizable):
             plain.set_random_state(seed=6)
-        return [described(found), described(undone), described(plain(np.asarray(normal(1, 9, 10, 8))))]
+        return [described(result), described(undone), described(plain(np.asarray(normal(1, 9, 10, 8))))]
 
     return run
 
@@ -557,7 +557,7 @@ def transforms_of_labels():
     seeded()
     a, _ = segmented((1, 3, 10, 12))
     scores, label = normal(3, 10, 12), a[0].argmax(0, keepdim=True)
-    found = {
+    results = {
         "discrete": [T.AsDiscrete(argmax=True, to_onehot=3)(scores), T.AsDiscrete(threshold=0.2)(scores)],
         "activations": [T.Activations(softmax=True)(scores), T.Activations(sigmoid=True)(scores)],
         "filled": T.FillHoles()(label),
@@ -578,7 +578,7 @@ def transforms_of_labels():
         "channels": [T.EnsureChannelFirst(channel_dim=-1)(normal(4, 5, 2)), T.RepeatChannel(2)(scores[:1])],
         "statistics": T.IntensityStats(["mean", "std", "max"], "all")(scores)[1],
     }
-    return described(found)
+    return described(results)
 
 
 @client.case
@@ -668,7 +668,7 @@ def windows():
     net = fill(nets.UNet(2, 1, 2, (4, 8), (2,), num_res_units=1)).eval()
     x = normal(1, 1, 37, 29)
     with torch.no_grad():
-        found = [
+        results = [
             sliding_window_inference(x, (16, 16), 3, net, overlap=overlap, mode=mode, padding_mode=pad)
             for overlap, mode, pad in (
                 (0.25, "constant", "constant"),
@@ -679,11 +679,15 @@ def windows():
         several = sliding_window_inference(
             x, (16, 20), 2, lambda w: {"a": net(w), "b": torch.nn.functional.avg_pool2d(w, 2)}, 0.3
         )
-        found += [several["a"], several["b"], SlidingWindowInferer((24, 24), 2, 0.4, progress=False)(x, net)]
-        found.append(SimpleInferer()(x[..., :16, :16], net))
+        results += [
+            several["a"],
+            several["b"],
+            SlidingWindowInferer((24, 24), 2, 0.4, progress=False)(x, net),
+        ]
+        results.append(SimpleInferer()(x[..., :16, :16], net))
         buffered = SlidingWindowInferer((16, 16), 4, 0.5, buffer_steps=1, buffer_dim=-1)
-        found.append(buffered(normal(1, 1, 32, 32), net))
-    return found
+        results.append(buffered(normal(1, 1, 32, 32), net))
+    return results
 
 
 @client.case
@@ -694,29 +698,29 @@ def datasets_and_loaders():
         [T.ScaleIntensityd("image"), T.RandFlipd("image", 0.5, 0), T.RandGaussianNoised("image", 1.0)]
     )
     cached = CacheDataset(items, chain, cache_rate=0.5, progress=False)
-    found = []
+    results = []
     for batch in DataLoader(cached, batch_size=4, shuffle=True):
-        found.append([batch["image"], batch["label"], type(batch["image"]).__name__])
+        results.append([batch["image"], batch["label"], type(batch["image"]).__name__])
     smart = monai.data.SmartCacheDataset(
         items, chain, replace_rate=0.5, cache_num=4, progress=False, shuffle=False
     )
-    found.append([smart[k]["label"] for k in range(len(smart))])
+    results.append([smart[k]["label"] for k in range(len(smart))])
     patches = monai.data.GridPatchDataset(
         [np.asarray(normal(1, 8, 8, seed=k)) for k in range(2)],
         monai.data.PatchIter((4, 4), (0, 0)),
         with_coordinates=False,
     )
-    found += [batch for batch in DataLoader(patches, batch_size=3)]
+    results += [batch for batch in DataLoader(patches, batch_size=3)]
     parts = monai.data.partition_dataset(list(range(10)), ratios=[6, 4], shuffle=True, seed=1)
-    found += [np.array(part) for part in parts]
-    found.append(monai.data.utils.compute_importance_map((5, 6), "gaussian", 0.2))
+    results += [np.array(part) for part in parts]
+    results.append(monai.data.utils.compute_importance_map((5, 6), "gaussian", 0.2))
     picture, label = monai.data.create_test_image_2d(
         24, 24, 3, 7, 3, num_seg_classes=2, random_state=np.random.RandomState(0)
     )
-    found += [picture, label]
+    results += [picture, label]
     tiles = monai.data.utils.iter_patch_slices((9, 9), (4, 4), overlap=0.5)
-    found.append([[s.start for s in tile] for tile in tiles])
-    return found
+    results.append([[s.start for s in tile] for tile in tiles])
+    return results
 
 
 @client.case
@@ -724,7 +728,7 @@ def optimizers_and_engines():
     seeded()
     net = fill(nets.FullyConnectedNet(4, 2, (6,), dropout=0.0))
     groups = monai.optimizers.generate_param_groups(net, [lambda n: n.output], ["select"], [0.1])
-    found = [[len(list(g["params"])) for g in groups]]
+    results = [[len(list(g["params"])) for g in groups]]
     for optimizer in (monai.optimizers.Novograd(net.parameters(), lr=0.01, weight_decay=0.01, amsgrad=True),):
         losses_seen = []
         for k in range(5):
@@ -733,22 +737,22 @@ def optimizers_and_engines():
             loss.backward()
             optimizer.step()
             losses_seen.append(loss.item())
-        found.append(losses_seen)
+        results.append(losses_seen)
     schedule = monai.optimizers.WarmupCosineSchedule(torch.optim.SGD(net.parameters(), 0.1), 3, 10)
     rates = []
     for _ in range(10):
         schedule.optimizer.step()
         schedule.step()
         rates.append(schedule.get_last_lr()[0])
-    found.append(rates)
+    results.append(rates)
     averaged = monai.networks.utils.copy_model_state(nets.FullyConnectedNet(4, 2, (6,)), net)[0]
-    found.append({key: averaged[key] for key in sorted(averaged)})
+    results.append({key: averaged[key] for key in sorted(averaged)})
     maps = monai.visualize.GradCAM(fill(nets.DenseNet(2, 1, 3, 8, 4, (2, 2), 2)), "class_layers.relu")(
         normal(1, 1, 32, 32)
     )
-    found.append(maps)
-    found.append(monai.networks.utils.predict_segmentation(normal(2, 3, 4, 4), mutually_exclusive=True))
-    return found
+    results.append(maps)
+    results.append(monai.networks.utils.predict_segmentation(normal(2, 3, 4, 4), mutually_exclusive=True))
+    return results
 
 
 @client.case
@@ -756,17 +760,17 @@ def schedules_of_noise():
     from monai.networks.schedulers import DDIMScheduler, DDPMScheduler, PNDMScheduler
 
     seeded()
-    found, x, noise = [], normal(1, 1, 8, 8), normal(1, 1, 8, 8, seed=1)
+    result, x, noise = [], normal(1, 1, 8, 8), normal(1, 1, 8, 8, seed=1)
     for make in (DDPMScheduler, DDIMScheduler, PNDMScheduler):
         scheduler = make(num_train_timesteps=50, schedule="scaled_linear_beta")
         scheduler.set_timesteps(10)
-        found.append(scheduler.add_noise(x, noise, torch.tensor([20])))
+        result.append(scheduler.add_noise(x, noise, torch.tensor([20])))
         state = noise
         torch.manual_seed(0)
         for step in scheduler.timesteps[:4]:
             state = scheduler.step(0.3 * state, int(step), state)[0]
-        found.append(state)
-    return found
+        result.append(state)
+    return result
 
 
 @client.case

@@ -125,7 +125,7 @@ def numbers(name):
     words = integers(WORDS - 3, 2, LENGTH) + 3
     more = {"task_ids": torch.tensor([0, 1])} if name in BY_TASK else {}
     call = {"input_ids": words, "attention_mask": torch.ones_like(words), "labels": words, **more}
-    found, losses = {"trained": sorted(trainable(model))[:4]}, []
+    result, losses = {"trained": sorted(trainable(model))[:4]}, []
     rate = 1e-4 if name == "adalora" else 3e-3  # ranks that it takes away make its gradients large
     optimizer = torch.optim.SGD(trainable(model).values(), lr=rate)
     for step in range(3):
@@ -133,20 +133,20 @@ def numbers(name):
         optimizer.zero_grad()
         out.loss.backward()
         if step == 0:
-            found["out"] = out.logits
+            result["out"] = out.logits
             gradients = [p.grad for p in trainable(model).values() if p.grad is not None]
-            found["gradients"] = summary(gradients)
+            result["gradients"] = summary(gradients)
         optimizer.step()
         if name == "adalora":
             model.base_model.update_and_allocate(step)
         losses.append(out.loss.item())
-    found["losses"] = losses
+    result["losses"] = losses
     model.eval()
     with torch.no_grad():
-        found["after"] = model(**call).logits
+        result["after"] = model(**call).logits
         if hasattr(model.base_model, "merge_and_unload"):
-            found["merged"] = model.merge_and_unload()(words).logits
-    return found
+            result["merged"] = model.merge_and_unload()(words).logits
+    return result
 
 
 for name in ADAPTERS:
@@ -156,14 +156,14 @@ for name in ADAPTERS:
 @client.case
 def files():
     """Adapters saved, and loaded onto the model they were made on."""
-    found, words = {}, integers(WORDS, 1, LENGTH)
+    result, words = {}, integers(WORDS, 1, LENGTH)
     for name in ("lora_layers", "ia3", "prefix", "prompt"):
         model = adapted(name).eval()
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
             model.save_pretrained(folder)
             again = peft.PeftModel.from_pretrained(llama(), folder).eval()
-            found[name] = [sorted(os.listdir(folder)), model(words).logits, again(words).logits]
-    return found
+            result[name] = [sorted(os.listdir(folder)), model(words).logits, again(words).logits]
+    return result
 
 
 @client.case
@@ -174,22 +174,22 @@ def several():
     model.add_adapter("third", peft.LoraConfig(**TASK, r=2, target_modules=["o_proj"]))
     fill(model).eval()
     words = integers(WORDS, 3, LENGTH)
-    found = {}
+    results = {}
     with torch.no_grad():
         for name in ("first", "second", "third"):
             model.set_adapter(name)
-            found[name] = model(words).logits
+            results[name] = model(words).logits
         with model.disable_adapter():
-            found["none"] = model(words).logits
+            results["none"] = model(words).logits
         for way in ("linear", "cat", "svd", "ties", "dare_linear", "magnitude_prune"):
             more = {} if way in ("linear", "cat", "svd") else {"density": 1.0}
             model.add_weighted_adapter(["first", "second"], [0.7, 0.4], way, combination_type=way, **more)
             model.set_adapter(way)
-            found[way] = model(words).logits
+            results[way] = model(words).logits
         model.set_adapter("first")
-        found["by sentence"] = model(words, adapter_names=["first", "second", "__base__"]).logits
+        results["by sentence"] = model(words, adapter_names=["first", "second", "__base__"]).logits
         model.delete_adapter("second")
-    return {**found, "left": sorted(model.peft_config)}
+    return {**results, "left": sorted(model.peft_config)}
 
 
 @client.case
@@ -204,15 +204,15 @@ def mixed():
 @client.case
 def written():
     """Words written with an adapter and with a prompt, greedily."""
-    found = {}
+    results = {}
     for name in ("lora", "prefix", "prompt"):
         model = adapted(name).eval()
         words = integers(WORDS - 3, 2, 4) + 3
         with torch.no_grad():
-            found[name] = model.generate(
+            results[name] = model.generate(
                 input_ids=words, attention_mask=torch.ones_like(words), max_new_tokens=6, do_sample=False
             )
-    return found
+    return results
 
 
 @client.case
@@ -249,7 +249,7 @@ def classes():
 @client.case
 def convolutions():
     """Adapters of layers that are not linear."""
-    found = {}
+    results = {}
     for name, make in {
         "lora": lambda: peft.LoraConfig(r=2, target_modules=["0", "3"]),
         "dora": lambda: peft.LoraConfig(r=2, target_modules=["0"], use_dora=True),
@@ -266,12 +266,12 @@ def convolutions():
         model = fill(peft.get_peft_model(network, make()))
         out = model(normal(2, 3, 6, 6))
         out.square().sum().backward()
-        found[name] = [
+        results[name] = [
             out,
             summary(p.grad for p in trainable(model).values()),
             model.merge_and_unload()(normal(2, 3, 6, 6)),
         ]
-    return found
+    return results
 
 
 @client.case

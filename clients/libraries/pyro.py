@@ -157,10 +157,10 @@ def monte_carlo():
         pyro.set_rng_seed(3)
         run = infer.MCMC(kernel, num_samples=4, warmup_steps=2, disable_progbar=True)
         run.run(DATA)
-        found = run.get_samples()
-        predictive = infer.Predictive(mean_and_scale, found)
+        result = run.get_samples()
+        predictive = infer.Predictive(mean_and_scale, result)
         pyro.set_rng_seed(4)
-        answers.append([dict(sorted(found.items())), predictive()["seen"]])
+        answers.append([dict(sorted(result.items())), predictive()["seen"]])
     _, potential, transforms, _ = infer.mcmc.util.initialize_model(mean_and_scale, (DATA,))
     z = {"mean": torch.tensor(0.5, requires_grad=True), "scale": torch.tensor(-0.3, requires_grad=True)}
     value = potential(z)
@@ -257,7 +257,7 @@ def distributions():
     }
     answers = {}
     for name, (law, value) in made.items():
-        found = [law.log_prob(value), list(law.batch_shape), list(law.event_shape)]
+        results = [law.log_prob(value), list(law.batch_shape), list(law.event_shape)]
         if value.is_floating_point() and name not in (
             "zero inflated",
             "beta binomial",
@@ -268,8 +268,8 @@ def distributions():
             "Dirichlet multinomial",
         ):
             at = value.clone().requires_grad_()
-            found.append(torch.autograd.grad(law.log_prob(at).sum(), at)[0])
-        answers[name] = found
+            results.append(torch.autograd.grad(law.log_prob(at).sum(), at)[0])
+        answers[name] = results
     return answers
 
 

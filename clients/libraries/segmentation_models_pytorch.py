@@ -141,13 +141,13 @@ BINARY = {
 
 
 def losses(table, scores, target):
-    found = {}
+    results = {}
     for name, loss in table.items():
         x = scores.clone().requires_grad_()
         value = loss(x, target)
         value.backward()
-        found[name] = [value, x.grad]
-    return found
+        results[name] = [value, x.grad]
+    return results
 
 
 @client.case
@@ -168,20 +168,20 @@ def losses_of_many_labels():
 
 @client.case
 def metrics():
-    found = {}
+    results = {}
     for mode, out, target, options in (
         ("binary", normal(3, 1, 5, 6).sigmoid(), integers(2, 3, 1, 5, 6), {"threshold": 0.5}),
         ("multilabel", normal(3, 4, 5, 6).sigmoid(), integers(2, 3, 4, 5, 6), {"threshold": 0.4}),
         ("multiclass", integers(4, 3, 5, 6, seed=1), integers(4, 3, 5, 6), {"num_classes": 4}),
     ):
         counts = smp.metrics.get_stats(out, target, mode=mode, **options)
-        found[mode] = {"counts": list(counts)}
+        results[mode] = {"counts": list(counts)}
         for name in ("iou_score", "f1_score", "accuracy", "recall", "precision", "specificity"):
             of = getattr(smp.metrics, name)
-            found[mode][name] = [
+            results[mode][name] = [
                 of(*counts, reduction=way) for way in ("micro", "macro", "micro-imagewise", "none")
             ]
-    return found
+    return results
 
 
 @client.case
@@ -196,16 +196,16 @@ def trained():
     x, y = torch.from_numpy(x), torch.from_numpy(y)
     model = fill(smp.Unet("resnet18", encoder_weights=None, decoder_channels=(32, 16, 16, 8, 8))).double()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    loss, found = smp.losses.DiceLoss("binary"), []
+    loss, result = smp.losses.DiceLoss("binary"), []
     for _ in range(4):
         out = model(x)
         value = loss(out, y)
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
-        found.append(float(value.detach()))
+        result.append(float(value.detach()))
     counts = smp.metrics.get_stats(out.detach().sigmoid(), y.long(), mode="binary", threshold=0.5)
-    return [found, smp.metrics.iou_score(*counts, reduction="micro")]
+    return [result, smp.metrics.iou_score(*counts, reduction="micro")]
 
 
 @client.case

@@ -42,9 +42,9 @@ def scalars():
 @client.case
 def histograms():
     seen = written(lambda writer: writer.add_histogram("weights", normal(1000), 3))
-    found = seen.Histograms("weights")[0]
-    value = found.histogram_value
-    return [found.step, value.min, value.max, value.num, value.sum, value.bucket_limit, value.bucket]
+    result = seen.Histograms("weights")[0]
+    value = result.histogram_value
+    return [result.step, value.min, value.max, value.num, value.sum, value.bucket_limit, value.bucket]
 
 
 @client.case
@@ -56,8 +56,8 @@ def pictures():
         writer.add_figure("figure", figure, 2)
 
     seen = written(write)
-    found = [seen.Images(tag)[0] for tag in ("noise", "several", "figure")]
-    return [(e.step, e.width, e.height) for e in found]
+    results = [seen.Images(tag)[0] for tag in ("noise", "several", "figure")]
+    return [(e.step, e.width, e.height) for e in results]
 
 
 @client.case

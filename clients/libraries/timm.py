@@ -102,7 +102,7 @@ for name in MODELS:
 @client.case
 def training():
     """In float64, eight steps of resnet18 and of vit_tiny, by AdamW with layer decay, clipped."""
-    found = {}
+    results = {}
     for name in ("resnet18", "vit_tiny_patch16_224"):
         model = build(name).double().train()
         optimizer = timm.optim.create_optimizer_v2(
@@ -117,11 +117,11 @@ def training():
             timm.utils.dispatch_clip_grad(model.parameters(), 1.0, mode="norm")
             optimizer.step()
             losses.append(loss.item())
-        found[name] = {
+        results[name] = {
             "losses": np.array(losses),
             "groups": [group["lr"] for group in optimizer.param_groups],
         }
-    return found
+    return results
 
 
 def steps_of(name):
@@ -159,7 +159,7 @@ for name in timm.optim.list_optimizers():
 
 @client.case
 def schedules():
-    found = {}
+    results = {}
     for name in ("cosine", "tanh", "step", "multistep", "poly", "plateau"):
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
         options = {"decay_milestones": [3, 6]} if name == "multistep" else {}
@@ -177,8 +177,8 @@ def schedules():
         for epoch in range(12):
             schedule.step(epoch, metric=1 / (1 + min(epoch, 3)))
             rates.append(optimizer.param_groups[0]["lr"])
-        found[name] = [np.array(rates), epochs]
-    return found
+        results[name] = [np.array(rates), epochs]
+    return results
 
 
 @client.case
@@ -193,13 +193,13 @@ def losses():
         "asymmetric": (timm.loss.AsymmetricLossMultiLabel(), x, several),
         "single": (timm.loss.AsymmetricLossSingleLabel(), x, hard),
     }
-    found = {}
+    results = {}
     for name, (loss, scores, wanted) in made.items():
         scores = scores.clone().requires_grad_()
         value = loss(scores, wanted)
         value.backward()
-        found[name] = [value, scores.grad]
-    return found
+        results[name] = [value, scores.grad]
+    return results
 
 
 @client.case
@@ -245,7 +245,7 @@ def files():
     from safetensors.torch import save_file
 
     model = build("vit_tiny_patch16_224").eval()
-    found = {}
+    results = {}
     with tempfile.TemporaryDirectory() as folder:
         save_file(model.state_dict(), folder + "/model.safetensors")
         torch.save({"state_dict": model.state_dict()}, folder + "/model.pth")
@@ -253,22 +253,22 @@ def files():
             again = timm.create_model(
                 "vit_tiny_patch16_224", num_classes=10, img_size=SIDE, checkpoint_path=f"{folder}/{file}"
             )
-            found[file] = again.eval()(images("vit_tiny_patch16_224"))
+            results[file] = again.eval()(images("vit_tiny_patch16_224"))
         larger = timm.create_model("vit_tiny_patch16_224", num_classes=10, img_size=96)
         timm.models.load_checkpoint(
             larger, folder + "/model.pth", filter_fn=timm.models.vision_transformer.checkpoint_filter_fn
         )
-        found["larger"] = larger.eval()(normal(2, 3, 96, 96))
+        results["larger"] = larger.eval()(normal(2, 3, 96, 96))
         saver = timm.utils.CheckpointSaver(
             model, torch.optim.SGD(model.parameters(), lr=0.1), checkpoint_dir=folder, recovery_dir=folder
         )
-        found["best"] = [
+        results["best"] = [
             saver.save_checkpoint(epoch, metric=metric) for epoch, metric in enumerate((0.3, 0.9, 0.5))
         ]
-        found["kept"] = sorted(
+        results["kept"] = sorted(
             name for name in os.listdir(folder) if name.startswith(("checkpoint", "last", "model_best"))
         )
-    return found
+    return results
 
 
 @client.case
@@ -314,10 +314,10 @@ def pictures():
 @client.case(tolerance=2e-3)
 def recomputed():
     """Gradients with blocks recomputed in backward, as without."""
-    found = []
+    results = []
     for again in (False, True):
         model = build("vit_tiny_patch16_224").train()
         model.set_grad_checkpointing(again)
         model(images("vit_tiny_patch16_224")).square().mean().backward()
-        found.append(model.blocks[0].attn.qkv.weight.grad)
-    return found
+        results.append(model.blocks[0].attn.qkv.weight.grad)
+    return results

@@ -198,7 +198,7 @@ def relations():
     edge_index, x = edges(), normal(NODES, WIDTH)
     kinds = integers(3, edge_index.size(1))
     features = weights(edge_index, 5)
-    found = {}
+    results = {}
     for name, conv, more in (
         ("rgcn", gnn.RGCNConv(WIDTH, 6, 3), ()),
         ("bases", gnn.RGCNConv(WIDTH, 6, 3, num_bases=2, aggr="max"), ()),
@@ -223,13 +223,13 @@ def relations():
         ),
     ):
         given = x.clone().requires_grad_()
-        found[name] = learnt(fill(conv), conv(given, edge_index, kinds, *more), given)
+        results[name] = learnt(fill(conv), conv(given, edge_index, kinds, *more), given)
     heat = fill(gnn.HEATConv(WIDTH, 6, 2, 3, 4, 5, 4, heads=2))
     given = x.clone().requires_grad_()
-    found["heat"] = learnt(heat, heat(given, edge_index, integers(2, NODES), kinds, features), given)
+    results["heat"] = learnt(heat, heat(given, edge_index, integers(2, NODES), kinds, features), given)
     known = fill(gnn.RGCNConv(NODES, 6, 3))
-    found["nodes without features"] = learnt(known, known(None, edge_index, kinds))
-    return found
+    results["nodes without features"] = learnt(known, known(None, edge_index, kinds))
+    return results
 
 
 @client.case
@@ -238,11 +238,11 @@ def points():
     pos, x = normal(NODES, 3), normal(NODES, WIDTH)
     normals = F.normalize(normal(NODES, 3, seed=2), dim=-1)
     edge_index = edges()
-    found = {}
+    results = {}
 
     def tried(name, conv, *inputs):
         given = [v.clone().requires_grad_() for v in inputs]
-        found[name] = learnt(fill(conv), conv(*given, edge_index), *given)
+        results[name] = learnt(fill(conv), conv(*given, edge_index), *given)
 
     tried("pointnet", gnn.PointNetConv(perceptron(WIDTH + 3, 6), perceptron(6, 5)), x, pos)
     tried("transformer", gnn.PointTransformerConv(WIDTH, 6), x, pos)
@@ -253,44 +253,46 @@ def points():
         x,
         pos,
     )
-    return found
+    return results
 
 
 @client.case
 def first_features():
     """Layers that see the first features again, signs of edges, hyperedges with attention, meshes, history, colours."""
     edge_index, x = edges(), normal(NODES, WIDTH)
-    found = {}
+    results = {}
     for name, conv in (
         ("gcn2", gnn.GCN2Conv(WIDTH, alpha=0.1, theta=0.5, layer=2, shared_weights=False)),
         ("fa", gnn.FAConv(WIDTH, eps=0.2)),
     ):
         given, first = x.clone().requires_grad_(), normal(NODES, WIDTH, seed=3).requires_grad_()
-        found[name] = learnt(fill(conv), conv(given, first, edge_index), given, first)
+        results[name] = learnt(fill(conv), conv(given, first, edge_index), given, first)
     given = x.clone().requires_grad_()
     one, two = gnn.SignedConv(WIDTH, 6, first_aggr=True), gnn.SignedConv(6, 6, first_aggr=False)
     both = torch.nn.ModuleList([fill(one), fill(two, seed=1)])
-    found["signed"] = learnt(both, two(one(given, edge_index, edges(1)), edge_index, edges(1)), given)
+    results["signed"] = learnt(both, two(one(given, edge_index, edges(1)), edge_index, edges(1)), given)
     hyper = fill(gnn.HypergraphConv(WIDTH, 6, use_attention=True, heads=2))
     incidence = torch.stack([integers(NODES, 30), integers(5, 30, seed=1)])
     given = x.clone().requires_grad_()
-    found["hypergraph"] = learnt(hyper, hyper(given, incidence, normal(5).sigmoid(), normal(5, WIDTH)), given)
+    results["hypergraph"] = learnt(
+        hyper, hyper(given, incidence, normal(5).sigmoid(), normal(5, WIDTH)), given
+    )
     history = normal(NODES, 3, WIDTH).requires_grad_()
     dna = fill(gnn.DNAConv(WIDTH, heads=2, groups=2))
-    found["dna"] = learnt(dna, dna(history, edge_index), history)
-    found["colours"] = gnn.WLConv()(integers(3, NODES), edge_index)
+    results["dna"] = learnt(dna, dna(history, edge_index), history)
+    results["colours"] = gnn.WLConv()(integers(3, NODES), edge_index)
     mesh = fill(gnn.MeshCNNConv(WIDTH, 6))
     neighbours = torch.stack([torch.arange(NODES).repeat_interleave(4), integers(NODES, 4 * NODES)])
     given = x.clone().requires_grad_()
-    found["mesh"] = learnt(mesh, mesh(given, neighbours), given)
-    return found
+    results["mesh"] = learnt(mesh, mesh(given, neighbours), given)
+    return results
 
 
 @client.case
 def bipartite():
     """Messages from one set of nodes to another; attention weights returned."""
     edge_index = torch.stack([integers(9, 25), integers(5, 25, seed=1)])
-    found = {}
+    results = {}
     for name, conv in (
         ("sage", gnn.SAGEConv((WIDTH, 4), 6)),
         ("sage lazy", gnn.SAGEConv((-1, -1), 6)),
@@ -303,10 +305,10 @@ def bipartite():
         x, y = normal(9, WIDTH).requires_grad_(), normal(5, 4).requires_grad_()
         with torch.no_grad():
             conv((x, y), edge_index)
-        found[name] = learnt(fill(conv), conv((x, y), edge_index), x, y)
+        results[name] = learnt(fill(conv), conv((x, y), edge_index), x, y)
     gat = fill(gnn.GATConv(WIDTH, 6, heads=2))
-    found["attention"] = gat(normal(NODES, WIDTH), edges(), return_attention_weights=True)
-    return found
+    results["attention"] = gat(normal(NODES, WIDTH), edges(), return_attention_weights=True)
+    return results
 
 
 @client.case
@@ -316,7 +318,7 @@ def sparse_adjacency():
     weight = weights(edge_index)
     matrix = torch.sparse_coo_tensor(edge_index, weight, (NODES, NODES)).coalesce()
     rows = utils.to_torch_csr_tensor(edge_index, weight, (NODES, NODES))
-    found = {}
+    results = {}
     for name, make in {
         "gcn": lambda: gnn.GCNConv(WIDTH, 6),
         "sage": lambda: gnn.SAGEConv(WIDTH, 6),
@@ -327,8 +329,8 @@ def sparse_adjacency():
     }.items():
         for kind, adjacency in (("coo", matrix.t()), ("csr", rows)):
             conv, x = fill(make()), normal(NODES, WIDTH).requires_grad_()
-            found[f"{name} {kind}"] = learnt(conv, conv(x, adjacency), x)
-    return found
+            results[f"{name} {kind}"] = learnt(conv, conv(x, adjacency), x)
+    return results
 
 
 class Weighed(gnn.MessagePassing):
@@ -355,7 +357,7 @@ class Weighed(gnn.MessagePassing):
 
 @client.case
 def own_layers():
-    found = {}
+    results = {}
     edge_index = edges()
     for name, options in {
         "sum": {},
@@ -369,14 +371,14 @@ def own_layers():
     }.items():
         conv = fill(Weighed(WIDTH, 6, **options))
         x, w = normal(NODES, WIDTH).requires_grad_(), weights(edge_index).requires_grad_()
-        found[name] = learnt(conv, conv(x, edge_index, w), x, w)
+        results[name] = learnt(conv, conv(x, edge_index, w), x, w)
     seen = []
     conv = fill(Weighed(WIDTH, 6))
     conv.register_message_forward_hook(lambda module, inputs, out: seen.append(out.norm()))
     conv.register_propagate_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].sum()))
     conv.register_aggregate_forward_hook(lambda module, inputs, out: out * 2)
-    found["hooks"] = [conv(normal(NODES, WIDTH), edge_index, weights(edge_index)), seen]
-    return found
+    results["hooks"] = [conv(normal(NODES, WIDTH), edge_index, weights(edge_index)), seen]
+    return results
 
 
 # Aggregation, norms, pooling --------------------------------------------------------------------------------------------------
@@ -438,16 +440,16 @@ for name, make in AGGREGATIONS.items():
 @client.case
 def aggregated_by_pointers():
     x, ptr = normal(NODES, WIDTH), torch.tensor([0, 6, 9, NODES])
-    found = {}
+    results = {}
     for name in ("sum", "mean", "max", "min", "var", "std", "softmax"):
         given = x.clone().requires_grad_()
         module = AGGREGATIONS[name]()
-        found[name] = learnt(module, module(given, ptr=ptr), given)
+        results[name] = learnt(module, module(given, ptr=ptr), given)
     fused = gnn.aggr.fused.FusedAggregation(["sum", "mean", "max", "min", "mul", "var", "std"])
     given = x.clone().requires_grad_()
     out = torch.cat(fused(given, BATCH), -1)
-    found["fused"] = learnt(fused, out, given)
-    return found
+    results["fused"] = learnt(fused, out, given)
+    return results
 
 
 NORMS = {
@@ -471,11 +473,11 @@ NORMS = {
 
 @client.case
 def norms():
-    found = {}
+    results = {}
     for name, (make, more) in NORMS.items():
         norm, x = fill(make()), normal(NODES, WIDTH).requires_grad_()
-        found[name] = [learnt(norm, norm(x, *more), x), list(norm.buffers()), norm.eval()(x, *more)]
-    return found
+        results[name] = [learnt(norm, norm(x, *more), x), list(norm.buffers()), norm.eval()(x, *more)]
+    return results
 
 
 @client.case
@@ -483,7 +485,7 @@ def pooled():
     """Whole graphs, and the best nodes of each, with their edges."""
     pyg.seed_everything(0)
     x, edge_index = normal(NODES, WIDTH), both_ways()
-    found = {
+    results = {
         "sum": gnn.global_add_pool(x, BATCH),
         "mean": gnn.global_mean_pool(x, BATCH),
         "max": gnn.global_max_pool(x, BATCH),
@@ -503,14 +505,14 @@ def pooled():
         out, index, weight, *others = fill(pool)(given, edge_index, **options)
         if "asap" in name:  # the order of a sparse product's elements is not specified
             index, weight = utils.coalesce(index, torch.ones(index.size(1)) if weight is None else weight)
-        found[name] = [learnt(pool, out, given), index, weight, others]
-    return found
+        results[name] = [learnt(pool, out, given), index, weight, others]
+    return results
 
 
 @client.case
 def pooled_edges():
     x, edge_index = normal(NODES, WIDTH), both_ways()
-    found = {}
+    results = {}
     for name, pool in {
         "softmax": gnn.EdgePooling(WIDTH),
         "tanh": gnn.EdgePooling(WIDTH, edge_score_method=gnn.EdgePooling.compute_edge_score_tanh),
@@ -518,10 +520,10 @@ def pooled_edges():
     }.items():
         given = x.clone().requires_grad_()
         new, index, batch, info = fill(pool)(given, edge_index, BATCH)
-        found[name] = [learnt(pool, new, given), index, batch, info.cluster]
+        results[name] = [learnt(pool, new, given), index, batch, info.cluster]
         if hasattr(pool, "unpool"):
-            found[name] += pool.unpool(new, info)
-    return found
+            results[name] += pool.unpool(new, info)
+    return results
 
 
 @client.case
@@ -530,14 +532,14 @@ def pooled_clusters():
     x = normal(NODES, WIDTH).requires_grad_()
     edge_index = both_ways()
     data = Data(x=x, edge_index=edge_index, edge_attr=weights(edge_index), pos=normal(NODES, 3), batch=BATCH)
-    found = [gnn.max_pool_x(cluster, x, BATCH), gnn.avg_pool_x(cluster, x, BATCH)]
+    results = [gnn.max_pool_x(cluster, x, BATCH), gnn.avg_pool_x(cluster, x, BATCH)]
     for pool in (gnn.max_pool, gnn.avg_pool):
         small = pool(cluster, data)
-        found.append([small.x, small.edge_index, small.edge_attr, small.pos, small.batch])
-    found += [gnn.max_pool_neighbor_x(copy.copy(data)).x, gnn.avg_pool_neighbor_x(copy.copy(data)).x]
+        results.append([small.x, small.edge_index, small.edge_attr, small.pos, small.batch])
+    results += [gnn.max_pool_neighbor_x(copy.copy(data)).x, gnn.avg_pool_neighbor_x(copy.copy(data)).x]
     memory = fill(gnn.MemPooling(WIDTH, 6, heads=2, num_clusters=3))
     out, assigned = memory(x, BATCH)
-    return [found, learnt(memory, out, x), assigned, 1 + gnn.MemPooling.kl_loss(assigned)]
+    return [results, learnt(memory, out, x), assigned, 1 + gnn.MemPooling.kl_loss(assigned)]
 
 
 @client.case
@@ -546,7 +548,7 @@ def dense():
     edge_index = both_ways()
     adjacency = utils.to_dense_adj(edge_index, BATCH)
     x, mask = utils.to_dense_batch(normal(NODES, WIDTH), BATCH)
-    found = {}
+    results = {}
     for name, conv in {
         "gcn": gnn.DenseGCNConv(WIDTH, 6),
         "sage": gnn.DenseSAGEConv(WIDTH, 6, normalize=True),
@@ -555,19 +557,19 @@ def dense():
         "gat": gnn.DenseGATConv(WIDTH, 6, heads=2),
     }.items():
         given = x.clone().requires_grad_()
-        found[name] = learnt(fill(conv), conv(given, adjacency, mask), given)
+        results[name] = learnt(fill(conv), conv(given, adjacency, mask), given)
     shares = normal(3, 6, 4).requires_grad_()
     for name, out in {
         "diff": gnn.dense_diff_pool(x, adjacency, shares, mask),
         "mincut": gnn.dense_mincut_pool(x, adjacency, shares, mask),
     }.items():
         (out[0].square().mean() + out[2] + out[3]).backward()
-        found[name] = [out, shares.grad.clone()]
+        results[name] = [out, shares.grad.clone()]
         shares.grad = None
     modular = fill(gnn.DMoNPooling(WIDTH, 3))
     out = modular(x, adjacency, mask)
-    found["modularity"] = [out, learnt(modular, sum(out[3:]))[1]]
-    return found
+    results["modularity"] = [out, learnt(modular, sum(out[3:]))[1]]
+    return results
 
 
 @client.case
@@ -579,16 +581,16 @@ def linear_layers():
         gnn.Linear(WIDTH, 6, weight_initializer="glorot"),
     ]
     x = normal(NODES, WIDTH)
-    found = [[lin(x), lin.weight, lin.bias] for lin in made]
-    found.append(copy.deepcopy(made[0]).state_dict())
+    results = [[lin(x), lin.weight, lin.bias] for lin in made]
+    results.append(copy.deepcopy(made[0]).state_dict())
     for hetero in (gnn.HeteroLinear(WIDTH, 6, 3), gnn.HeteroLinear(-1, 6, 3)):
         hetero(x, kinds)
         given = x.clone().requires_grad_()
-        found.append(learnt(fill(hetero), hetero(given, kinds), given))
+        results.append(learnt(fill(hetero), hetero(given, kinds), given))
     several = fill(gnn.HeteroDictLinear({"a": WIDTH, "b": 4}, 6))
     out = several({"b": normal(5, 4), "a": x})
-    found.append([out, learnt(several, out["a"].square().mean() + out["b"].square().mean())[1]])
-    return found
+    results.append([out, learnt(several, out["a"].square().mean() + out["b"].square().mean())[1]])
+    return results
 
 
 @client.case
@@ -596,22 +598,22 @@ def attention():
     pyg.seed_everything(0)
     x = normal(2, 7, WIDTH)
     mask = torch.arange(7) < torch.tensor([[7], [4]])
-    found = {}
+    results = {}
     for name, module in {
         "performer": gnn.attention.PerformerAttention(WIDTH, heads=2, head_channels=6),
         "sgformer": gnn.attention.SGFormerAttention(WIDTH, heads=2, head_channels=6),
         "polynormer": gnn.attention.PolynormerAttention(WIDTH, heads=2, head_channels=6),
     }.items():
         given = x.clone().requires_grad_()
-        found[name] = learnt(fill(module), module(given, mask), given)
+        results[name] = learnt(fill(module), module(given, mask), given)
     queries = fill(gnn.attention.QFormer(WIDTH, 16, 6, num_heads=2, num_layers=1))
     given = x.clone().requires_grad_()
-    found["queries"] = learnt(queries, queries(given), given)
-    found["positions"] = [
+    results["queries"] = learnt(queries, queries(given), given)
+    results["positions"] = [
         gnn.PositionalEncoding(6)(torch.arange(5)),
         gnn.TemporalEncoding(6)(torch.arange(5.0)),
     ]
-    return found
+    return results
 
 
 # Models -----------------------------------------------------------------------------------------------------------------------
@@ -690,7 +692,7 @@ def visnet_and_dimenet():
     pos = normal(NODES, 3)
     edge_index, far = neighbours(pos, BATCH)
     i, j = edge_index
-    found = {
+    results = {
         "sphere": visnet.Sphere(2)(F.normalize(pos[i] - pos[j], dim=-1)),
         "smearing": visnet.ExpNormalSmearing(5.0, 8)(far),
         "cutoff": visnet.CosineCutoff(2.0)(far),
@@ -700,17 +702,17 @@ def visnet_and_dimenet():
     kj, ji = (i[:, None] == j).nonzero().t()
     turn = torch.linspace(0.1, 3.0, len(kj))
     spherical = dimenet.SphericalBasisLayer(3, 4)(far, turn, kj)
-    found["spherical"] = spherical
+    results["spherical"] = spherical
     embed = fill(dimenet.EmbeddingBlock(5, 8, F.silu))
-    state = embed(integers(9, NODES), found["bessel"], i, j)
+    state = embed(integers(9, NODES), results["bessel"], i, j)
     for name, block in {
         "interaction": dimenet.InteractionBlock(8, 3, 3, 4, 1, 1, F.silu),
         "interaction ++": dimenet.InteractionPPBlock(8, 6, 4, 3, 4, 1, 1, F.silu),
     }.items():
         block.reset_parameters()
         radial = dimenet.BesselBasisLayer(4)(far)
-        found[name] = learnt(fill(block), block(state.detach(), radial, spherical, kj, ji))
-    return found
+        results[name] = learnt(fill(block), block(state.detach(), radial, spherical, kj, ji))
+    return results
 
 
 @client.case
@@ -799,7 +801,7 @@ def autoencoders():
     x, edge_index = normal(NODES, WIDTH), both_ways()
     gae = fill(gnn.GAE(gnn.GCNConv(WIDTH, 6)))
     z = 0.3 * gae.encode(x, edge_index)
-    found = [learnt(gae, gae.recon_loss(z, edge_index)), gae.decoder.forward_all(z)]
+    results = [learnt(gae, gae.recon_loss(z, edge_index)), gae.decoder.forward_all(z)]
 
     class Variational(torch.nn.Module):
         def __init__(self):
@@ -820,8 +822,8 @@ def autoencoders():
             loss = loss + net.kl_loss() / NODES
         if isinstance(net, gnn.ARGA):
             loss = loss + net.reg_loss(z) + net.discriminator_loss(z)
-        found.append(learnt(net, loss))
-    return found
+        results.append(learnt(net, loss))
+    return results
 
 
 @client.case
@@ -848,10 +850,10 @@ def recommendation():
     rank = net(edge_index, labels)
     ranking = net.recommendation_loss(rank[:6], rank[6:], node_id=labels.unique())
     answers = [learnt(net, ranking), rank]
-    found = net.link_pred_loss(net(edge_index, labels), torch.arange(12) < 6)
+    result = net.link_pred_loss(net(edge_index, labels), torch.arange(12) < 6)
     return [
         answers,
-        found,
+        result,
         net.predict_link(edge_index, labels, prob=True),
         net.recommend(edge_index, src_index=torch.arange(3), k=2),
     ]
@@ -886,13 +888,13 @@ def labels_spread():
 def deep_and_reversible():
     """Residual blocks that compute again in backward, and blocks that invert themselves."""
     x, edge_index = normal(NODES, WIDTH), edges()
-    found = []
+    results = []
     for block in ("res+", "res", "dense", "plain"):
         deep = gnn.DeepGCNLayer(
             gnn.GCNConv(WIDTH, WIDTH), gnn.LayerNorm(WIDTH), ReLU(), block=block, ckpt_grad=block == "res+"
         )
         given = x.clone().requires_grad_()
-        found.append(learnt(fill(deep), deep(given, edge_index), given))
+        results.append(learnt(fill(deep), deep(given, edge_index), given))
     for disable in (True, False):
         reversible = fill(
             gnn.GroupAddRev(gnn.SAGEConv(WIDTH // 2, WIDTH // 2), num_groups=2, disable=disable)
@@ -901,8 +903,8 @@ def deep_and_reversible():
         given = start * 1.0
         out = reversible(given, edge_index)
         value = out.detach().clone()
-        found.append([value, learnt(reversible, out, start)[1:]])
-    return found
+        results.append([value, learnt(reversible, out, start)[1:]])
+    return results
 
 
 @client.case
@@ -916,28 +918,28 @@ def events():
     memory = gnn.TGNMemory(6, 4, 8, 5, IdentityMessage(4, 8, 5), LastAggregator())
     fill(memory).reset_state()
     newest = LastNeighborLoader(6, size=3)
-    found = []
+    results = []
     for batch in TemporalDataLoader(data, batch_size=6, neg_sampling_ratio=1.0):
         n_id, edge_index, e_id = newest(batch.n_id)
         z, last = memory(n_id)
-        found.append([n_id, edge_index, e_id, z, last])
+        results.append([n_id, edge_index, e_id, z, last])
         memory.update_state(batch.src, batch.dst, batch.t, batch.msg)
         newest.insert(batch.src, batch.dst)
         memory.detach()
     memory.eval()
-    found.append([memory(torch.arange(6))[0], len(data.train_val_test_split(0.2, 0.2)[0])])
+    results.append([memory(torch.arange(6))[0], len(data.train_val_test_split(0.2, 0.2)[0])])
     from torch_geometric.nn.models.graph_mixer import LinkEncoder, NodeEncoder
 
     edge_index = torch.stack([src, dst])
     encoder = fill(LinkEncoder(3, 4, 8, 5, 6))
     out = encoder(edge_index, normal(20, 4), torch.arange(20.0), torch.full((6,), 25.0))
-    found.append(
+    results.append(
         [
             learnt(encoder, out),
             NodeEncoder(8)(normal(6, 4), edge_index, torch.arange(20), torch.full((6,), 15)),
         ]
     )
-    return found
+    return results
 
 
 @client.case
@@ -969,7 +971,7 @@ def meta_layer():
 @client.case
 def perceptrons_and_sequences():
     pyg.seed_everything(0)
-    found = []
+    results = []
     for net in (
         gnn.MLP([WIDTH, 10, 5], norm="graph_norm"),
         gnn.MLP(in_channels=WIDTH, hidden_channels=6, out_channels=4, num_layers=3, dropout=[0.1, 0.5, 0.2]),
@@ -977,7 +979,7 @@ def perceptrons_and_sequences():
     ):
         x = normal(NODES, WIDTH).requires_grad_()
         torch.manual_seed(4)
-        found.append(learnt(fill(net), net(x, batch=BATCH), x))
+        results.append(learnt(fill(net), net(x, batch=BATCH), x))
     net = gnn.Sequential(
         "x, edge_index, batch",
         [
@@ -992,18 +994,18 @@ def perceptrons_and_sequences():
         ],
     )
     x = normal(NODES, WIDTH).requires_grad_()
-    found.append(learnt(fill(net), net(x, edges(), BATCH), x))
+    results.append(learnt(fill(net), net(x, edges(), BATCH), x))
     xs = [normal(NODES, 6, seed=seed) for seed in range(3)]
     for mode in ("cat", "max", "lstm"):
-        found.append(fill(gnn.JumpingKnowledge(mode, 6, num_layers=3))(xs))
-    return found
+        results.append(fill(gnn.JumpingKnowledge(mode, 6, num_layers=3))(xs))
+    return results
 
 
 @client.case
 def knowledge_graphs():
     pyg.seed_everything(0)
     head, kind, tail = integers(10, 24), integers(3, 24), integers(10, 24, seed=1)
-    found = {}
+    results = {}
     for name, net in {
         "TransE": gnn.TransE(10, 3, 8),
         "ComplEx": gnn.ComplEx(10, 3, 8),
@@ -1018,12 +1020,12 @@ def knowledge_graphs():
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
-        found[name] = [
+        results[name] = [
             losses,
             net(head[:4], kind[:4], tail[:4]),
             net.test(head, kind, tail, 8, k=3, log=False),
         ]
-    return found
+    return results
 
 
 # Data -------------------------------------------------------------------------------------------------------------------------
@@ -1125,25 +1127,25 @@ def batches():
 def loaders():
     pyg.seed_everything(0)
     many = graphs(9)
-    found = []
+    results = []
     for batch in DataLoader(many, batch_size=4, shuffle=True):
-        found.append([batch.y, batch.ptr, batch.x.sum(0)])
+        results.append([batch.y, batch.ptr, batch.x.sum(0)])
     for batch in DataLoader(many, batch_sampler=DynamicBatchSampler(many, max_num=12, mode="node")):
-        found.append(batch.batch)
+        results.append(batch.batch)
     big = Data(x=normal(30, 4), edge_index=edges(3, 30, 90), y=(torch.arange(30) < 25).long(), num_nodes=30)
     for part in RandomNodeLoader(big, num_parts=3, shuffle=True):
-        found.append([part.x, part.edge_index])
+        results.append([part.x, part.edge_index])
     sampler = ImbalancedSampler(big.y)
-    found.append(torch.tensor(list(sampler)))
+    results.append(torch.tensor(list(sampler)))
     same = [T.ToDense(6)(g) for g in graphs(4)]
     for batch in DenseDataLoader(same, batch_size=2):
-        found.append([batch.x, batch.adj, batch.mask])
+        results.append([batch.x, batch.adj, batch.mask])
     mixed = DataLoader(
         [{"graph": g, "number": i, "list": [g.x.sum()]} for i, g in enumerate(many)], batch_size=5
     )
     for batch in mixed:
-        found.append([batch["graph"].ptr, batch["number"], batch["list"]])
-    return found
+        results.append([batch["graph"].ptr, batch["number"], batch["list"]])
+    return results
 
 
 @client.case
@@ -1162,21 +1164,21 @@ def datasets():
     fake = FakeDataset(num_graphs=3, avg_num_nodes=10, avg_degree=3, num_channels=4, edge_dim=2)
     hetero = FakeHeteroDataset(num_node_types=2, num_edge_types=3, avg_num_nodes=8, avg_degree=3)[0]
 
-    class Kept(InMemoryDataset):
+    class Stored(InMemoryDataset):
         def __init__(self, many, transform=None):
             super().__init__(None, transform)
             self.data, self.slices = self.collate(many)
 
-    kept = Kept(graphs(6), T.NormalizeFeatures())
-    shuffled, order = kept.shuffle(return_perm=True)
+    dataset = Stored(graphs(6), T.NormalizeFeatures())
+    shuffled, order = dataset.shuffle(return_perm=True)
     return [
         [karate.x.sum(), karate.edge_index, karate.y, karate.train_mask],
         [parts(g) for g in fake],
         [hetero.node_types, [[*kind] for kind in hetero.edge_types], hetero.num_nodes],
         [parts(ERGraph(8, 0.4)()), parts(BAGraph(8, 2)()), parts(GridGraph(3, 3)())],
         parts(ExplainerDataset(BAGraph(10, 2), "house", num_motifs=2)[0]),
-        [len(kept), kept.num_classes, kept.num_features, parts(kept[3]), order],
-        [parts(g)["x"] for g in kept[torch.tensor([True, False, True, False, False, True])]],
+        [len(dataset), dataset.num_classes, dataset.num_features, parts(dataset[3]), order],
+        [parts(g)["x"] for g in dataset[torch.tensor([True, False, True, False, False, True])]],
         [parts(g)["y"] for g in shuffled[1:4]],
     ]
 
@@ -1226,7 +1228,7 @@ def hetero_data():
 def hetero_layers():
     pyg.seed_everything(0)
     data = T.ToUndirected()(library())
-    found = {}
+    results = {}
     widths = {"author": 4, "paper": WIDTH, "topic": 3}
     for name, conv in {
         "sage": gnn.HeteroConv({kind: gnn.SAGEConv((-1, -1), 6) for kind in data.edge_types}, aggr="sum"),
@@ -1247,8 +1249,8 @@ def hetero_layers():
         given = {key: x.clone().requires_grad_() for key, x in data.x_dict.items()}
         out = conv(given, data.edge_index_dict)
         loss = sum(x.square().mean() for x in out.values() if x is not None)
-        found[name] = [out, learnt(conv, loss)[1], {key: x.grad for key, x in given.items()}]
-    return found
+        results[name] = [out, learnt(conv, loss)[1], {key: x.grad for key, x in given.items()}]
+    return results
 
 
 @client.case
@@ -1441,20 +1443,20 @@ def transforms_of_their_own_data():
 @client.case
 def scattered():
     x, index = normal(NODES, WIDTH), torch.tensor([0, 2, 2, 5, 1, 0, 2, 5, 5, 3, 3, 0, 1, 1])
-    found = {}
+    results = {}
     for reduce in ("sum", "mean", "min", "max", "mul", "any"):
         given = x.clone().requires_grad_()
         out = utils.scatter(given, index, 0, 7, reduce)
         if reduce != "any":
             out.square().sum().backward()
-        found[reduce] = [out, given.grad] if reduce != "any" else out.shape
-        found[f"columns {reduce}"] = utils.scatter(x.t().contiguous(), index, 1, 7, reduce).shape
+        results[reduce] = [out, given.grad] if reduce != "any" else out.shape
+        results[f"columns {reduce}"] = utils.scatter(x.t().contiguous(), index, 1, 7, reduce).shape
     given = x.clone().requires_grad_()
     soft = utils.softmax(given, index, num_nodes=7)
     soft.square().sum().backward()
     ptr = torch.tensor([0, 3, 3, 10, 14])
     return {
-        "scatter": found,
+        "scatter": results,
         "softmax": [soft, given.grad, utils.softmax(x, ptr=ptr), utils.softmax(x.t(), index, dim=1)],
         "logsumexp": utils.segment_logsumexp(x, ptr, 0),
         "order": [
@@ -1598,10 +1600,10 @@ def random_graphs():
 def embeddings_and_influence():
     net = fill(gnn.GCN(WIDTH, 6, 2, 3)).eval()
     x, edge_index = normal(NODES, WIDTH), edges()
-    found = utils.get_embeddings(net, x, edge_index)
+    result = utils.get_embeddings(net, x, edge_index)
     data = Data(x=x, edge_index=edge_index)
     pyg.seed_everything(0)
-    return [found, utils.total_influence(net, data, max_hops=2, num_samples=3)]
+    return [result, utils.total_influence(net, data, max_hops=2, num_samples=3)]
 
 
 @client.case
@@ -1615,7 +1617,7 @@ def noise_and_losses():
     from torch_geometric.utils import noise_scheduler
     from torch_geometric.utils.cross_entropy import sparse_cross_entropy
 
-    found = []
+    results = []
     for schedule, more in (
         (ConstantWithWarmupLR, ()),
         (LinearWithWarmupLR, (8,)),
@@ -1629,12 +1631,12 @@ def noise_and_losses():
             optimizer.step()
             scheduler.step()
             rates.append(scheduler.get_last_lr()[0])
-        found.append(rates)
+        results.append(rates)
     logits = normal(4, 6).requires_grad_()
     loss = sparse_cross_entropy(logits, torch.tensor([[0, 0, 1, 3], [1, 4, 2, 5]]))
     loss.backward()
     return [
-        found,
+        results,
         loss,
         logits.grad,
         noise_scheduler.get_smld_sigma_schedule(0.1, 5.0, 6),
@@ -1659,7 +1661,7 @@ def ranking_metrics():
         LinkPredRecall,
     )
 
-    kept = LinkPredMetricCollection(
+    collection = LinkPredMetricCollection(
         {
             kind.__name__: kind(k=3)
             for kind in (
@@ -1677,12 +1679,12 @@ def ranking_metrics():
             [torch.from_numpy(np.random.default_rng([seed, i]).permutation(9)) for i in range(4)]
         )
         truth = torch.stack([integers(4, 8, seed=seed).sort().values, integers(9, 8, seed=seed)])
-        kept.update(ranked, truth)
-    spread = LinkPredCoverage(k=3, num_dst_nodes=9)
-    spread.update(ranked, truth)
+        collection.update(ranked, truth)
+    coverage = LinkPredCoverage(k=3, num_dst_nodes=9)
+    coverage.update(ranked, truth)
     diverse = LinkPredDiversity(k=3, category=integers(2, 9))
     diverse.update(ranked, truth)
-    return [kept.compute(), spread.compute(), diverse.compute()]
+    return [collection.compute(), coverage.compute(), diverse.compute()]
 
 
 # Explanations and trainings ---------------------------------------------------------------------------------------------------
@@ -1702,7 +1704,7 @@ def explained():
     x, edge_index, y = normal(NODES, WIDTH), both_ways(), integers(3, NODES)
     net = fill(gnn.GCN(WIDTH, 6, 2, 3)).eval()
     settings = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
-    found = []
+    results = []
     masks = {"node_mask_type": "attributes", "edge_mask_type": "object"}
     for algorithm, kind, target, more in (
         (GNNExplainer(epochs=5), "model", None, masks),
@@ -1714,13 +1716,13 @@ def explained():
         )
         torch.manual_seed(1)
         got = explainer(x, edge_index, target=target, index=4)
-        found.append([got.get("node_mask"), got.get("edge_mask"), got.get("target")])
-        found.append(got.get_explanation_subgraph().edge_index)
+        results.append([got.get("node_mask"), got.get("edge_mask"), got.get("target")])
+        results.append(got.get_explanation_subgraph().edge_index)
     gat = fill(gnn.GAT(WIDTH, 6, 2, 3)).eval()
     attending = Explainer(
         gat, AttentionExplainer(), explanation_type="model", model_config=settings, edge_mask_type="object"
     )
-    found.append(attending(x, edge_index).edge_mask)
+    results.append(attending(x, edge_index).edge_mask)
     learned = Explainer(
         net,
         PGExplainer(epochs=2, lr=0.01),
@@ -1730,9 +1732,9 @@ def explained():
     )
     torch.manual_seed(2)
     for epoch in range(2):
-        found.append(learned.algorithm.train(epoch, net, x, edge_index, target=y, index=5))
-    found.append(learned(x, edge_index, target=y, index=5).edge_mask)
-    return found
+        results.append(learned.algorithm.train(epoch, net, x, edge_index, target=y, index=5))
+    results.append(learned(x, edge_index, target=y, index=5).edge_mask)
+    return results
 
 
 def community():
@@ -1748,7 +1750,7 @@ def community():
 def nodes_classified():
     """A network trained on the nodes of one graph, with dropout and weight decay, and its accuracy."""
     data = community()
-    found = []
+    results = []
     for make in (
         lambda: gnn.GCN(WIDTH, 16, 2, 2, dropout=0.5),
         lambda: gnn.GAT(WIDTH, 8, 2, 2, heads=2, dropout=0.3),
@@ -1768,8 +1770,8 @@ def nodes_classified():
             losses.append(loss.item())
         with torch.no_grad():
             out = net.eval()(data.x, data.edge_index)
-        found.append([losses, out])
-    return found
+        results.append([losses, out])
+    return results
 
 
 @client.case

@@ -30,9 +30,9 @@ def solved(method, solve=odeint, dtype=torch.float64, **options):
     t = torch.linspace(0.0, 1.0, 5, dtype=dtype).requires_grad_()
     if method in ADAPTIVE:
         options = {"rtol": 1e-6, "atol": 1e-7, **options}
-    found = solve(field, y, t, method=method, **options)
-    found.square().sum().backward()
-    return [found, y.grad, t.grad, [p.grad for p in field.parameters()]]
+    result = solve(field, y, t, method=method, **options)
+    result.square().sum().backward()
+    return [result, y.grad, t.grad, [p.grad for p in field.parameters()]]
 
 
 for method in ADAPTIVE + FIXED:
@@ -206,9 +206,9 @@ def neural_ode_in_training():
     optimizer = torch.optim.Adam(field.parameters(), lr=1e-2)
     for _ in range(6):
         optimizer.zero_grad()
-        found = odeint_adjoint(field, true[0], t, rtol=1e-5, atol=1e-6)
-        loss = (found - true).abs().mean()
+        result = odeint_adjoint(field, true[0], t, rtol=1e-5, atol=1e-6)
+        loss = (result - true).abs().mean()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return [losses, found, torchdiffeq.__version__]
+    return [losses, result, torchdiffeq.__version__]

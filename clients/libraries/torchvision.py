@@ -75,11 +75,11 @@ def vision_transformer():
 
 @client.case
 def segmentation():
-    found = {}
+    results = {}
     for name in ("lraspp_mobilenet_v3_large", "deeplabv3_mobilenet_v3_large", "fcn_resnet50"):
         model = fill(models.get_model(name, weights_backbone=None, num_classes=4)).eval()
-        found[name] = model(normal(1, 3, SIDE, SIDE))["out"]
-    return found
+        results[name] = model(normal(1, 3, SIDE, SIDE))["out"]
+    return results
 
 
 @client.case
@@ -144,9 +144,9 @@ def picture():
 def transforms_of_tensors():
     """Every functional transform that draws no numbers, on tensors of bytes and of floats."""
     f = torchvision.transforms.functional
-    found = {}
+    results = {}
     for kind, image in (("bytes", picture()), ("floats", picture().float() / 255)):
-        found[kind] = {
+        results[kind] = {
             "resized": [f.resize(image, [12, 17], antialias=antialias) for antialias in (True, False)],
             "larger": f.resize(image, [40, 41], interpolation=f.InterpolationMode.BICUBIC),
             "cropped": [
@@ -181,8 +181,8 @@ def transforms_of_tensors():
                 f.invert(image),
             ],
         }
-    found["few bits"] = [f.posterize(picture(), 3), f.solarize(picture(), 100), f.equalize(picture())]
-    return found
+    results["few bits"] = [f.posterize(picture(), 3), f.solarize(picture(), 100), f.equalize(picture())]
+    return results
 
 
 @client.case
@@ -255,10 +255,10 @@ def data():
             os.makedirs(f"{folder}/{kind}", exist_ok=True)
             pixels = np.random.default_rng(k).integers(0, 256, (10, 12, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(f"{folder}/{kind}/{k}.png")
-        found = torchvision.datasets.ImageFolder(folder, transform=torchvision.transforms.ToTensor())
+        result = torchvision.datasets.ImageFolder(folder, transform=torchvision.transforms.ToTensor())
         fake = torchvision.datasets.FakeData(3, (3, 8, 8), 4)
         return [
-            found.classes,
-            [list(batch) for batch in torch.utils.data.DataLoader(found, batch_size=2)],
+            result.classes,
+            [list(batch) for batch in torch.utils.data.DataLoader(result, batch_size=2)],
             len(fake),
         ]

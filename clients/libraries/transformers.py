@@ -251,7 +251,7 @@ def numbers(name):
     model, inputs = build(name), given(name)
     out = model(**inputs)
     out.loss.backward()
-    found = {
+    results = {
         "out": outcome(out),
         "loss": out.loss,
         "gradients": torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]),
@@ -266,19 +266,19 @@ def numbers(name):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(loss.item())
-    found["losses"] = np.array(losses)
+    results["losses"] = np.array(losses)
     model.eval()
     if MODELS[name][0] in WRITES:
         start = {key: value for key, value in inputs.items() if key != "labels"}
-        found["greedy"] = model.generate(**start, max_new_tokens=10, do_sample=False)
+        results["greedy"] = model.generate(**start, max_new_tokens=10, do_sample=False)
         rules = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "min_new_tokens": 4}
-        found["ruled"] = model.generate(**start, max_new_tokens=10, do_sample=False, **rules)
+        results["ruled"] = model.generate(**start, max_new_tokens=10, do_sample=False, **rules)
         if name != "mamba":  # has no beams
-            found["beams"] = model.generate(**start, max_new_tokens=10, num_beams=3, do_sample=False)
+            results["beams"] = model.generate(**start, max_new_tokens=10, num_beams=3, do_sample=False)
         with draws(1):
             chances = {"do_sample": True, "top_k": 20, "top_p": 0.9, "temperature": 0.7}
-            found["sampled"] = model.generate(**start, max_new_tokens=6, **chances)
-    return found
+            results["sampled"] = model.generate(**start, max_new_tokens=6, **chances)
+    return results
 
 
 def in_bfloat16(name):
@@ -355,8 +355,8 @@ def trained(folder, **options):
 
 
 def history(trainer):
-    kept = ("loss", "eval_loss", "grad_norm", "learning_rate")
-    return [{key: entry[key] for key in kept if key in entry} for entry in trainer.state.log_history]
+    shown = ("loss", "eval_loss", "grad_norm", "learning_rate")
+    return [{key: entry[key] for key in shown if key in entry} for entry in trainer.state.log_history]
 
 
 @client.case
@@ -375,7 +375,7 @@ def trainer():
 def trainer_with_everything():
     """Accumulation, label smoothing, weights decayed, gradients recomputed, the best model loaded at the end."""
     with tempfile.TemporaryDirectory() as folder:
-        found = trained(
+        result = trained(
             folder,
             gradient_accumulation_steps=2,
             label_smoothing_factor=0.1,
@@ -385,23 +385,23 @@ def trainer_with_everything():
             max_grad_norm=0.5,
             optim="adafactor",
         )
-        found.train()
-        out = found.predict(Sentences(4))
-        return {"history": history(found), "predictions": out.predictions}
+        result.train()
+        out = result.predict(Sentences(4))
+        return {"history": history(result), "predictions": out.predictions}
 
 
 @client.case
 def ways_of_attention():
     """One model by matmuls, by `scaled_dot_product_attention`, and by `flex_attention`."""
-    found = {}
+    results = {}
     for way in ("eager", "sdpa"):
         model = build("llama", attention=way)
         out = model(**given("llama"))
         out.loss.backward()
-        found[way] = [out.logits, model.model.layers[0].self_attn.q_proj.weight.grad]
+        results[way] = [out.logits, model.model.layers[0].self_attn.q_proj.weight.grad]
     with torch.no_grad():  # on the CPU PyTorch's has no gradient
-        found["flex"] = build("llama", attention="flex_attention")(**given("llama")).logits
-    return found
+        results["flex"] = build("llama", attention="flex_attention")(**given("llama")).logits
+    return results
 
 
 @client.case

@@ -65,7 +65,7 @@ def batch(name, classes=4):
             [0.7, 0.3, 0.4, 0.4],
         ]
     )
-    found = {
+    results = {
         # of float64: a last bit of the picture is magnified to 5e-4 of yolov9t's gradients
         "img": normal(2, 3, SIDE, SIDE).double().sigmoid().float(),
         "batch_idx": torch.tensor([0.0, 0.0, 1.0, 1.0, 1.0]),
@@ -73,20 +73,20 @@ def batch(name, classes=4):
         "bboxes": boxes,
     }
     if "seg" in name:
-        found["masks"] = torch.zeros(2, SIDE // 4, SIDE // 4)
-        found["masks"][0, 3:9, 2:8], found["masks"][0, 8:12, 6:14] = 1.0, 2.0
-        found["masks"][1, 2:14, 1:15], found["masks"][1, 9:13, 2:5], found["masks"][1, 3:6, 9:13] = (
+        results["masks"] = torch.zeros(2, SIDE // 4, SIDE // 4)
+        results["masks"][0, 3:9, 2:8], results["masks"][0, 8:12, 6:14] = 1.0, 2.0
+        results["masks"][1, 2:14, 1:15], results["masks"][1, 9:13, 2:5], results["masks"][1, 3:6, 9:13] = (
             1.0,
             2.0,
             3.0,
         )
     if "pose" in name:
-        found["keypoints"] = torch.cat((normal(5, 17, 2).sigmoid(), torch.full((5, 17, 1), 2.0)), -1)
+        results["keypoints"] = torch.cat((normal(5, 17, 2).sigmoid(), torch.full((5, 17, 1), 2.0)), -1)
     if "obb" in name:
-        found["bboxes"] = torch.cat((boxes, torch.linspace(0, 1, 5)[:, None]), 1)
+        results["bboxes"] = torch.cat((boxes, torch.linspace(0, 1, 5)[:, None]), 1)
     if "cls" in name:
-        found["cls"] = torch.tensor([1, 3])
-    return found
+        results["cls"] = torch.tensor([1, 3])
+    return results
 
 
 @contextlib.contextmanager
@@ -170,7 +170,7 @@ def steps():
     optimizer = torch.optim.SGD(groups[2], lr=1e-3, momentum=0.9, nesterov=True)
     optimizer.add_param_group({"params": groups[0], "weight_decay": 5e-4})
     optimizer.add_param_group({"params": groups[1], "weight_decay": 0.0})
-    found = []
+    results = []
     for _ in range(3):
         with wide():
             total, parts = model(given)
@@ -178,8 +178,8 @@ def steps():
         total.sum().backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=10.0)
         optimizer.step()
-        found.append(parts)
-    return found
+        results.append(parts)
+    return results
 
 
 def pixels():
@@ -192,7 +192,7 @@ def pixels():
 @client.case
 def said():
     """A picture through the whole of `predict`: drawn to size, boxes chosen, results in its own classes."""
-    found = {}
+    results = {}
     for name in ("yolov8n", "yolov8n-seg", "yolov8n-pose", "yolov8n-cls"):
         with draws():
             yolo = YOLO(MODELS[name][0], verbose=False)
@@ -203,7 +203,7 @@ def said():
                 pixels(), imgsz=64, conf=0.0001, max_det=6, verbose=False, device="cpu", save=False
             )
         if result.boxes is not None:
-            found[name] = [
+            results[name] = [
                 len(result.boxes),
                 result.boxes.xyxy,
                 result.boxes.conf,
@@ -211,12 +211,12 @@ def said():
                 list(result.orig_shape),
             ]
         if result.masks is not None:
-            found[name] += [list(result.masks.data.shape), result.masks.data.float().mean()]
+            results[name] += [list(result.masks.data.shape), result.masks.data.float().mean()]
         if result.keypoints is not None:
-            found[name].append(result.keypoints.xy)
+            results[name].append(result.keypoints.xy)
         if result.probs is not None:
-            found[name] = [result.probs.top5, result.probs.data]
-    return found
+            results[name] = [result.probs.top5, result.probs.data]
+    return results
 
 
 @client.case
@@ -315,8 +315,8 @@ def measured():
     stream = np.random.default_rng(0)
     right = stream.random((40, 10)) > np.linspace(0.3, 0.9, 10)
     conf, said, true = stream.random(40), stream.integers(0, 3, 40), stream.integers(0, 3, 30)
-    found = metrics.ap_per_class(right, conf, said, true, names={0: "a", 1: "b", 2: "c"})
-    return [np.asarray(part, np.float64) for part in found[:7]]
+    result = metrics.ap_per_class(right, conf, said, true, names={0: "a", 1: "b", 2: "c"})
+    return [np.asarray(part, np.float64) for part in result[:7]]
 
 
 @client.case
@@ -324,7 +324,7 @@ def layers():
     """Its blocks, one by one."""
     from ultralytics.nn import modules as m
 
-    found, x = {}, normal(1, 16, 8, 8)
+    result, x = {}, normal(1, 16, 8, 8)
     for name, make in {
         "C2f": lambda: m.C2f(16, 16, 2, True),
         "C3": lambda: m.C3(16, 16, 1),
@@ -350,5 +350,5 @@ def layers():
         given = (normal(1, 128, 4, 4) if name in ("C2PSA", "PSA") else x.clone()).requires_grad_()
         out = layer(given)
         out.square().mean().backward()
-        found[name] = [out, given.grad.norm()]
-    return found
+        result[name] = [out, given.grad.norm()]
+    return result

@@ -360,10 +360,10 @@ def images():
     )
     fill(classes)
     pictures = normal(2, 3, 16, 16).requires_grad_()
-    found = classes(pictures)
+    result = classes(pictures)
     captions = language_model(cross_attend=True)
     words = captions(integers(40, 2, 7), context=classes(pictures, return_embeddings=True))
-    return [found, words, *learnt(captions, words.square().mean()), pictures.grad.norm()]
+    return [result, words, *learnt(captions, words.square().mean()), pictures.grad.norm()]
 
 
 @client.case

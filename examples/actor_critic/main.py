@@ -60,12 +60,12 @@ def play(policy, episodes: int, seed: int) -> np.ndarray:
 
 def advantages_of(values, ended):
     """Σ (γλ)^k δ of each step, where δ is how much better the step went than the critic hoped; each step's reward is 1."""
-    found, ahead = torch.empty(STEPS, CARTS), torch.zeros(CARTS)
+    advantages, ahead = torch.empty(STEPS, CARTS), torch.zeros(CARTS)
     for t in reversed(range(STEPS)):
         goes_on = 1.0 - ended[t]
         surprise = 1.0 + DISCOUNT * goes_on * values[t + 1] - values[t]
-        found[t] = ahead = surprise + DISCOUNT * TRACE * goes_on * ahead
-    return found
+        advantages[t] = ahead = surprise + DISCOUNT * TRACE * goes_on * ahead
+    return advantages
 
 
 def draw(path: str, net: ActorCritic, curve: list, policy, title: str) -> None:
@@ -109,9 +109,9 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="few updates, and an easy figure")
     options.add_argument("--picture", default="actor_critic.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    updates, episodes = (60, 10) if given.quick else (800, 100)
+    updates, episodes = (60, 10) if args.quick else (800, 100)
 
     net = ActorCritic()
     optimiser = torch.optim.Adam(net.parameters(), lr=2e-3, eps=1e-5)
@@ -157,9 +157,9 @@ def main() -> None:
     returned = play(likeliest, episodes, seed=1).mean()
     leaning = play(lambda seen: (seen[:, 2] > 0).astype(int), episodes, seed=1).mean()
     at_random = play(lambda seen: dice.integers(0, 2, len(seen)), episodes, seed=1).mean()
-    bar = 30 if given.quick else 475
+    bar = 30 if args.quick else 475
     figure = f"mean return {returned:.1f} of 500; to reach {bar}; towards where it leans {leaning:.1f}, at random {at_random:.1f}"
-    draw(given.picture, net, curve, likeliest, figure)
+    draw(args.picture, net, curve, likeliest, figure)
     print(figure)
     if not returned >= bar:
         sys.exit("missed")

@@ -128,9 +128,9 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="few epochs, and an easy figure")
     options.add_argument("--picture", default="c_extension.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    epochs = 2 if given.quick else 30
+    epochs = 2 if args.quick else 30
 
     a, b = torch.rand(2, 3, 5, 4).requires_grad_().unbind(0)
     for ours, theirs in zip(*(torch.autograd.grad(f(a, b).square().sum(), (a, b)) for f in (recur, loop))):
@@ -163,13 +163,13 @@ def main() -> None:
         .fit(known.numpy(), right.numpy())
         .score(images[:359].numpy(), digits[:359].numpy())
     )
-    if not given.quick:
+    if not args.quick:
         print(
             f"a loop of tensors takes {seconds(loop, 10) / seconds(recur, 30):.0f} times as long as C, with gradients"
         )
-    goal = 0.15 if given.quick else 0.96
+    goal = 0.15 if args.quick else 0.96
     figure = f"held-out accuracy {accuracy:.1%}, pixel by pixel; to reach {goal:.0%}; logistic regression {linear:.1%}"
-    draw(given.picture, images[:3], digits[:359], logits, figure)
+    draw(args.picture, images[:3], digits[:359], logits, figure)
     print(figure)
     if not accuracy >= goal:
         sys.exit("missed")

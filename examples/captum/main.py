@@ -101,7 +101,7 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="few epochs, and an easy figure")
     options.add_argument("--picture", default="captum.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
 
     data = load_digits()
@@ -109,7 +109,7 @@ def main() -> None:
     images = (torch.from_numpy(data.images).float() / 16)[order, None]
     digits = torch.from_numpy(data.target)[order]
     net = network()
-    train(net, images[359:], digits[359:], epochs=2 if given.quick else 25)
+    train(net, images[359:], digits[359:], epochs=2 if args.quick else 25)
     net.eval()
 
     images, digits = images[:359], digits[:359]
@@ -134,13 +134,13 @@ def main() -> None:
         curves[name][10] for name in ("integrated gradients", "brightest", "random")
     )
 
-    bar = brightest / 2 if not given.quick else brightest
+    bar = brightest / 2 if not args.quick else brightest
     figure = (
         f"accuracy {curves['random'][0]:.1%} falls to {left:.1%} with 10 pixels blanked (at most {bar:.1%}); brightest {brightest:.1%}, "
         f"at random {at_random:.1%}; attributions miss {incomplete:.2%} of the logit"
     )
     draw(
-        given.picture,
+        args.picture,
         images,
         said.tolist(),
         {k: scores[k] for k in ("integrated gradients", "DeepLIFT")},

@@ -173,9 +173,9 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="a few steps, and an easy figure")
     options.add_argument("--picture", default="char_gpt.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    steps, context = (40, 32) if given.quick else (1000, 96)
+    steps, context = (40, 32) if args.quick else (1000, 96)
 
     training, held_out = split()
     alphabet = sorted(set(training) | set(held_out))
@@ -189,14 +189,14 @@ def main() -> None:
         bits_of_xz(training, held_out),
         bits_of_counts(training, held_out),
     )
-    bar = 4.2 if given.quick else min(xz, counts)
+    bar = 4.2 if args.quick else min(xz, counts)
     starts = ("The value of ", "A class definition ", "If the expression ", "Changed in version ")
     words = []
-    for start in starts[: 1 if given.quick else None]:
-        written = net.write(torch.tensor([[number[letter] for letter in start]]), 40 if given.quick else 300)
+    for start in starts[: 1 if args.quick else None]:
+        written = net.write(torch.tensor([[number[letter] for letter in start]]), 40 if args.quick else 300)
         words.append("".join(alphabet[i] for i in written[0].tolist()))
     figure = f"{bits:.2f} bits per held-out character; to reach {bar:.2f}; xz {xz:.2f}, counts of 6 characters {counts:.2f}"
-    draw(given.picture, curve, {"xz": xz, "counts": counts, "this network": bits}, words, figure)
+    draw(args.picture, curve, {"xz": xz, "counts": counts, "this network": bits}, words, figure)
     print(figure)
     if not bits <= bar:
         sys.exit("missed")

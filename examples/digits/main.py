@@ -132,13 +132,13 @@ def main() -> None:
     options.add_argument("--quick", action="store_true", help="one epoch, and an easy figure")
     options.add_argument("--picture", type=Path, default=Path("digits.png"))
     options.add_argument("--folder", type=Path, help="where checkpoints are kept")
-    given = options.parse_args()
+    args = options.parse_args()
     began = time.perf_counter()
-    trainer = train(1 if given.quick else given.epochs, given.folder)
+    trainer = train(1 if args.quick else args.epochs, args.folder)
     took = time.perf_counter() - began
-    draw(given.picture, trainer)
-    accuracy, bar = trainer.history[-1]["val_accuracy"], 0.8 if given.quick else 0.985
-    print(f"{trainer.epoch} epochs, {took:.1f} s; picture: {given.picture.resolve()}")
+    draw(args.picture, trainer)
+    accuracy, bar = trainer.history[-1]["val_accuracy"], 0.8 if args.quick else 0.985
+    print(f"{trainer.epoch} epochs, {took:.1f} s; picture: {args.picture.resolve()}")
     print(
         f"held-out accuracy {accuracy:.2%}; to reach {bar:.1%}; logistic regression {linear_model(trainer):.2%}"
     )

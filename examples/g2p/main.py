@@ -150,9 +150,9 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="few words, and an easy figure")
     options.add_argument("--picture", default="g2p.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    number, epochs = (2000, 2) if given.quick else (30_000, 7)
+    number, epochs = (2000, 2) if args.quick else (30_000, 7)
 
     training, held_out = words_and_sounds(number, number // 20)
     net = Speaker()
@@ -177,12 +177,12 @@ def main() -> None:
     said, looks = net.pronounce(*batch_of(held_out)[:2])
     errors, similar = error_rate(said, held_out), error_rate(most_similar(training, held_out), held_out)
     whole = sum(s == right for s, (_, right) in zip(said, held_out)) / len(held_out)
-    bar = 0.7 if given.quick else 0.15
+    bar = 0.7 if args.quick else 0.15
     figure = (
         f"phoneme error rate {errors:.1%} ({whole:.0%} of words right); to reach {bar:.0%}; "
         f"as the most similar spelling is said {similar:.1%}"
     )
-    draw(given.picture, held_out, said, looks, figure)
+    draw(args.picture, held_out, said, looks, figure)
     print(figure)
     if not errors <= bar:
         sys.exit("missed")

@@ -122,9 +122,9 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="a few steps, and an easy figure")
     options.add_argument("--picture", default="gan.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    steps = 60 if given.quick else 1500
+    steps = 60 if args.quick else 1500
 
     digits = load_digits()
     order = torch.randperm(len(digits.target))
@@ -162,12 +162,12 @@ def main() -> None:
 
     accuracy, genuine = curve[-1][1], test_on_real(images, labels, held_out)
     pixels = test_on_real(pixel_by_pixel(images, labels, wanted), wanted, held_out)
-    bar = 0.2 if given.quick else 0.94
+    bar = 0.2 if args.quick else 0.94
     figure = (
         f"trained on forged, tested on real: {accuracy:.1%}; to reach {bar:.0%}; "
         f"pixel by pixel {pixels:.1%}, trained on real {genuine:.1%}"
     )
-    draw(given.picture, forged, images, labels, curve, (pixels, genuine), figure)
+    draw(args.picture, forged, images, labels, curve, (pixels, genuine), figure)
     print(figure)
     if not accuracy >= bar:
         sys.exit("missed")

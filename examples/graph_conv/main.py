@@ -101,12 +101,12 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="two runs instead of ten")
     options.add_argument("--picture", default="graph_conv.png")
-    given = options.parse_args()
+    args = options.parse_args()
 
     club = networkx.karate_club_graph()
     sides = torch.tensor([int(club.nodes[member]["club"] == "Officer") for member in club])
     friendships = normalised(club)
-    runs = [train(friendships, 200, seed) for seed in tqdm(range(2 if given.quick else 10), disable=None)]
+    runs = [train(friendships, 200, seed) for seed in tqdm(range(2 if args.quick else 10), disable=None)]
     right = min(int(((history[-1] > 0.5) == sides.bool()).sum()) - 2 for history in runs)
 
     _, (_, officers) = networkx.minimum_cut(club, *LEADERS, capacity="weight")
@@ -115,7 +115,7 @@ def main() -> None:
     lead = torch.tensor([to_each[0][m] - to_each[1][m] for m in club]) * (2 * sides - 1)
     nearer = int((lead > 0).sum()) + int((lead == 0).sum()) / 2 - 2
     figure = f"{right} of 32 members on the side they took; to reach 31; Zachary's cut {cut}, the nearer leader {nearer:g}"
-    draw(given.picture, club, runs[0], sides, figure)
+    draw(args.picture, club, runs[0], sides, figure)
     print(figure)
     if right < 31:
         sys.exit("missed")

@@ -100,21 +100,21 @@ def train(processes: int, epochs: int, seed: int = 0) -> tuple[float, float]:
     net = network().share_memory()
     clock = torch.zeros(processes).share_memory_()
     ready = mp.get_context("fork").Barrier(processes)
-    given = net, training, clock, ready, processes, epochs, seed
-    mp.start_processes(work, given, nprocs=processes, start_method="fork")
+    work_args = net, training, clock, ready, processes, epochs, seed
+    mp.start_processes(work, work_args, nprocs=processes, start_method="fork")
     learnt = epochs * len(training[0]) // (64 * processes) * 64 * processes
     return accuracy(net, images[:held_out], digits[:held_out]), learnt / clock.max().item()
 
 
-def draw(path: str, found: dict[int, list], linear: float, title: str) -> None:
+def draw(path: str, runs_by_count: dict[int, list], linear: float, title: str) -> None:
     """Accuracy and speed by the number of processes; each dot is one run."""
     figure, (right, fast) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     figure.suptitle(title)
-    for n, runs in found.items():
+    for n, runs in runs_by_count.items():
         right.plot([n] * len(runs), [100 * a for a, _ in runs], "o", color="tab:blue", alpha=0.6)
         fast.bar(str(n), max(speed for _, speed in runs), color="tab:blue", width=0.5)
     right.axhline(100 * linear, color="0.6", linestyle=":", label="logistic regression")
-    right.set(xlabel="processes", xticks=list(found), ylabel="held-out accuracy, %")
+    right.set(xlabel="processes", xticks=list(runs_by_count), ylabel="held-out accuracy, %")
     right.legend()
     fast.set(xlabel="processes", ylabel="images a second, best run")
     figure.savefig(path, dpi=80)
@@ -129,16 +129,16 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3, help="runs each: means of accuracies, best speed")
     options.add_argument("--quick", action="store_true", help="few epochs, and an easy figure")
     options.add_argument("--picture", default="hogwild.png")
-    given = options.parse_args()
-    if given.quick:
-        given.processes, given.epochs, given.seeds = [2], 3, 1
+    args = options.parse_args()
+    if args.quick:
+        args.processes, args.epochs, args.seeds = [2], 3, 1
 
-    runs = [(n, seed) for n in given.processes for seed in range(given.seeds)]
-    found = {n: [] for n in given.processes}
+    runs = [(n, seed) for n in args.processes for seed in range(args.seeds)]
+    runs_by_count = {n: [] for n in args.processes}
     for n, seed in tqdm(runs, disable=None):
-        found[n].append(train(n, given.epochs, seed))
-    first = max(speed for _, speed in found[given.processes[0]])
-    for n, these in found.items():
+        runs_by_count[n].append(train(n, args.epochs, seed))
+    first = max(speed for _, speed in runs_by_count[args.processes[0]])
+    for n, these in runs_by_count.items():
         right, speed = sum(a for a, _ in these) / len(these), max(speed for _, speed in these)
         print(f"{n} processes: held-out accuracy {right:.2%}, {speed:,.0f} images/s, {speed / first:.2f} x")
 
@@ -148,11 +148,11 @@ def main() -> None:
     pixels, digits, held_out = images[order].flatten(1).numpy(), digits[order].numpy(), len(images) // 5
     linear = LogisticRegression(max_iter=300).fit(pixels[held_out:], digits[held_out:])
     linear = linear.score(pixels[:held_out], digits[:held_out])
-    bar = 0.6 if given.quick else 0.98
+    bar = 0.6 if args.quick else 0.98
     figure = (
         f"{n} processes: held-out accuracy {right:.1%}; to reach {bar:.1%}; logistic regression {linear:.1%}"
     )
-    draw(given.picture, found, linear, figure)
+    draw(args.picture, runs_by_count, linear, figure)
     print(figure)
     if not right >= bar:
         sys.exit("missed")

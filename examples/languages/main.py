@@ -39,14 +39,14 @@ def load(lists: str, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Words as numbers of their letters (words, 16), filled up with 0, and their languages as places in `names`."""
     tables, languages, ranks = [], [], []
     for language, name in enumerate(names):
-        words, found = [], []
+        words, labels = [], []
         for rank, bunch in enumerate(get_frequency_list(name, lists)):  # from the most frequent to the least
             fitting = [w for w in bunch if 2 <= len(w) <= LENGTH and w[0].isalpha() and "0" not in w]
             words += fitting
-            found += [rank] * len(fitting)
+            labels += [rank] * len(fitting)
         get_frequency_list.cache_clear()
         tables.append(np.array(words, f"U{LENGTH}").view(np.uint32).reshape(-1, LENGTH).astype(np.uint16))
-        ranks.append(np.array(found, np.uint16))
+        ranks.append(np.array(labels, np.uint16))
         languages.append(np.full(len(words), language, np.uint8))
     letters, languages, ranks = map(np.concatenate, (tables, languages, ranks))
     key = np.zeros(len(letters), np.uint64)
@@ -61,15 +61,15 @@ def groups(letters: np.ndarray) -> np.ndarray:
     """The buckets of all groups of 1 to 4 letters, margins included (words, 62); 0 behind a word's end."""
     padded = np.pad(letters.astype(np.uint32), ((0, 0), (1, 1)))
     padded[:, 0] = 1
-    found = []
+    hashed = []
     for n in range(1, 5):
         mixed = np.zeros((len(letters), LENGTH + 3 - n), np.uint32)
         for k in range(n):
             mixed = (mixed + padded[:, k : k + mixed.shape[1]] + np.uint32(1)) * np.uint32(2654435769)
             mixed ^= mixed >> np.uint32(15)
         begins = padded[:, : mixed.shape[1]] != 0
-        found.append(np.where(begins, np.maximum(mixed >> np.uint32(32 - BITS), 1), 0))
-    return np.concatenate(found, 1).astype(np.int32)
+        hashed.append(np.where(begins, np.maximum(mixed >> np.uint32(32 - BITS), 1), 0))
+    return np.concatenate(hashed, 1).astype(np.int32)
 
 
 class Words(Dataset):
@@ -82,8 +82,8 @@ class Words(Dataset):
         return len(self.letters)
 
     def __getitems__(self, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        found = torch.from_numpy(groups(self.letters[rows]))
-        return found, torch.from_numpy(self.languages[rows].astype(np.int64))
+        rows_groups = torch.from_numpy(groups(self.letters[rows]))
+        return rows_groups, torch.from_numpy(self.languages[rows].astype(np.int64))
 
 
 def as_it_is(batch):
@@ -102,8 +102,8 @@ class Net(nn.Module):
             nn.LayerNorm(width), nn.Linear(width, 128), nn.GELU(), nn.Linear(128, languages)
         )
 
-    def forward(self, found):
-        return self.head(self.bag(found))
+    def forward(self, groups):
+        return self.head(self.bag(groups))
 
 
 def train(training: Words, held_out: Words, languages: int, size: int) -> Trainer:
@@ -144,8 +144,8 @@ def naive_bayes(training: Words, held_out: Words, languages: int) -> float:
     counts[:, 0] = 0
     chances = np.log((counts + 0.5) / (counts + 0.5).sum(1, keepdims=True))
     chances[:, 0] = 0
-    found = groups(held_out.letters)
-    score = np.stack([row[found].sum(1) for row in chances], 1)
+    hashed = groups(held_out.letters)
+    score = np.stack([row[hashed].sum(1) for row in chances], 1)
     score += np.log(np.bincount(training.languages, minlength=languages) / len(training))
     return (score.argmax(1) == held_out.languages).mean()
 
@@ -176,23 +176,23 @@ def main() -> None:
         "--quick", action="store_true", help="eight languages' frequent words, and an easy figure"
     )
     options.add_argument("--picture", default="languages.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    lists, names = ("small", FEW) if given.quick else ("best", sorted(available_languages("best")))
+    lists, names = ("small", FEW) if args.quick else ("best", sorted(available_languages("best")))
     letters, languages = load(lists, names)
     mixed = torch.randperm(len(letters)).numpy()
-    spared = 4_000 if given.quick else 40_000
+    spared = 4_000 if args.quick else 40_000
     held_out, training = (Words(letters[rows], languages[rows]) for rows in (mixed[:spared], mixed[spared:]))
 
-    trainer = train(training, held_out, len(names), 512 if given.quick else 8192)
-    accuracy, bar = trainer.history[-1]["val_accuracy"], 0.8 if given.quick else 0.87
+    trainer = train(training, held_out, len(names), 512 if args.quick else 8192)
+    accuracy, bar = trainer.history[-1]["val_accuracy"], 0.8 if args.quick else 0.87
     commonest = np.bincount(training.languages).argmax()
     figure = (
         f"language of {accuracy:.1%} of the words found, of {len(names)}, after {len(training):,} words; to reach {bar:.0%}; "
         f"naive Bayes {naive_bayes(training, held_out, len(names)):.1%}, always {names[commonest]} "
         f"{(held_out.languages == commonest).mean():.1%}"
     )
-    draw(given.picture, names, answers(trainer.model, held_out.letters), held_out, figure)
+    draw(args.picture, names, answers(trainer.model, held_out.letters), held_out, figure)
     print(figure)
     if not accuracy >= bar:
         sys.exit("missed")

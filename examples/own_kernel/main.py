@@ -86,9 +86,9 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="a few steps, and an easy figure")
     options.add_argument("--picture", default="own_kernel.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    size, steps = (64, 100) if given.quick else (128, 300)
+    size, steps = (64, 100) if args.quick else (128, 300)
 
     true = torch.tensor(load_sample_image("china.jpg")[150 : 150 + size, 250 : 250 + size]).float() / 255
     line = torch.linspace(-1, 1, size)
@@ -103,7 +103,7 @@ def main() -> None:
         shown[activation.__name__] = net(places).detach().clamp(0, 1)
     dB = {name: -10 * (made - colours)[~known].square().mean().log10().item() for name, made in shown.items()}
 
-    bar = dB["ReLU"] + (0 if given.quick else 2)
+    bar = dB["ReLU"] + (0 if args.quick else 2)
     figure = f"{dB['Gabor']:.1f} dB at unknown places; to reach {bar:.1f}; ReLU {dB['ReLU']:.1f}, nearest known {dB['nearest']:.1f}"
     panes, panels = plt.subplots(1, 5, figsize=(13, 3.2), layout="constrained")
     panes.suptitle(figure)
@@ -111,8 +111,8 @@ def main() -> None:
         axes.imshow(made.view(size, size, 3))
         axes.set_title(name)
         axes.axis("off")
-    panes.savefig(given.picture, dpi=80)
-    if not given.quick:
+    panes.savefig(args.picture, dpi=80)
+    if not args.quick:
         print(
             f"value and gradient take {seconds(Formula()) / seconds(Gabor()):.1f} times as long with the formula in ordinary operations"
         )

@@ -129,9 +129,9 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="a few steps, and an easy figure")
     options.add_argument("--picture", default="scipy_layer.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    steps = 5 if given.quick else 250
+    steps = 5 if args.quick else 250
 
     y, w = torch.rand(12, dtype=torch.float64), torch.rand(17, dtype=torch.float64)
     assert torch.autograd.gradcheck(
@@ -159,12 +159,12 @@ def main() -> None:
     with torch.no_grad():
         cleaned, w = net(noisy), net.conductivity(noisy[:, None] - 0.5).mean(1)
     reached, filters = psnr(cleaned, true), best_filters(noisy, true)
-    goal = psnr(noisy, true) if given.quick else max(filters.values()) + 0.5
+    goal = psnr(noisy, true) if args.quick else max(filters.values()) + 0.5
     others = ", ".join(f"{name} {level:.2f}" for name, level in filters.items())
     figure = (
         f"{reached:.2f} dB; to reach {goal:.2f}; noisy {psnr(noisy, true):.2f}, best of each filter: {others}"
     )
-    draw(given.picture, true[0], noisy[0], cleaned[0], w[0], figure)
+    draw(args.picture, true[0], noisy[0], cleaned[0], w[0], figure)
     print(figure)
     if not reached >= goal:
         sys.exit("missed")

@@ -115,9 +115,9 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="one split and few epochs, and an easy figure")
     options.add_argument("--picture", default="skorch.png")
-    given = options.parse_args()
+    args = options.parse_args()
     warnings.filterwarnings("ignore", category=FutureWarning)
-    splits, epochs = (1, 5) if given.quick else (3, 30)
+    splits, epochs = (1, 5) if args.quick else (3, 30)
 
     data = load_breast_cancer()
     x, y = data.data.astype(np.float32), data.target.astype(np.int64)
@@ -137,12 +137,12 @@ def main() -> None:
         scores.append([fitted.score(x_held_out, y_held_out) for fitted in (search, *others.values())])
 
     network, linear, tree = np.mean(scores, axis=0)
-    bar = 0.8 if given.quick else 0.96
+    bar = 0.8 if args.quick else 0.96
     figure = (
         f"accuracy {network:.1%} over {splits} splits; to reach {bar:.0%}; "
         f"logistic regression {linear:.1%}, decision tree {tree:.1%}, all benign {y.mean():.1%}"
     )
-    draw(given.picture, search, others, (x_held_out, y_held_out), figure)
+    draw(args.picture, search, others, (x_held_out, y_held_out), figure)
     print(figure)
     if not network >= bar:
         sys.exit("missed")

@@ -118,14 +118,14 @@ def answers(net, letters: torch.Tensor) -> torch.Tensor:
 
 def guesses(net, words: list[str]) -> list[str]:
     """The words with each letter masked in turn, and what the network puts there."""
-    found = []
+    guessed = []
     for word in words:
         letters = torch.tensor([BEGIN, *(ord(letter) - ord("a") + 4 for letter in word), END])
         rows = letters.repeat(len(word), 1)
         rows[range(len(word)), range(1, len(word) + 1)] = MASK
         said = answers(net, rows)[range(len(word)), range(1, len(word) + 1)]
-        found.append("".join(chr(ord("a") + n - 4) if n >= 4 else "?" for n in said.tolist()))
-    return found
+        guessed.append("".join(chr(ord("a") + n - 4) if n >= 4 else "?" for n in said.tolist()))
+    return guessed
 
 
 def draw(path: str, losses: dict, filled: list, table: torch.Tensor, scores: dict) -> None:
@@ -174,10 +174,10 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="few steps, and an easy figure")
     options.add_argument("--picture", default="spelling_bert.png")
-    given = options.parse_args()
+    args = options.parse_args()
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # that the new layers of the second network are new
-    first_steps, second_steps, draws = (20, 80, 1) if given.quick else (700, 240, 3)
+    first_steps, second_steps, draws = (20, 80, 1) if args.quick else (700, 240, 3)
 
     torch.manual_seed(0)
     words, letters, counts = load()
@@ -187,7 +187,7 @@ def main() -> None:
     losses = {"letters": train(filling, masked(letters[known], 256), first_steps, 4e-3, "letters")}
     groups = CountVectorizer(analyzer="char_wb", ngram_range=(1, 3))
     linear = make_pipeline(groups, LogisticRegression(max_iter=3000))
-    found = {name: [] for name in ("fine-tuned", "from random numbers", "logistic regression")}
+    accuracies = {name: [] for name in ("fine-tuned", "from random numbers", "logistic regression")}
     for seen in known[: 500 * draws].split(500):
         with tempfile.TemporaryDirectory() as folder:
             filling.save_pretrained(folder)
@@ -196,18 +196,20 @@ def main() -> None:
         for name, (net, rate) in rates.items():
             batches = labelled(letters[seen], counts[seen], 64)
             losses[f"syllables, {name}"] = train(net, batches, second_steps, rate, name)
-            found[name].append((answers(net, letters[held_out]) == counts[held_out]).double().mean().item())
+            accuracies[name].append(
+                (answers(net, letters[held_out]) == counts[held_out]).double().mean().item()
+            )
         linear.fit([words[k] for k in seen.tolist()], counts[seen].numpy())
         right = linear.score([words[k] for k in held_out.tolist()], counts[held_out].numpy())
-        found["logistic regression"].append(right)
-    scores = {name: sum(values) / len(values) for name, values in found.items()}
+        accuracies["logistic regression"].append(right)
+    scores = {name: sum(values) / len(values) for name, values in accuracies.items()}
 
     table = torch.zeros(MOST, MOST)
     pairs = counts[held_out], answers(begun, letters[held_out])
     table.index_put_(pairs, torch.ones(len(held_out)), accumulate=True)
     shown = [words[k] for k in held_out.tolist() if len(words[k]) > 6][:9]
-    draw(given.picture, losses, list(zip(shown, guesses(filling, shown))), table, scores)
-    bar = 0.5 if given.quick else 0.72
+    draw(args.picture, losses, list(zip(shown, guesses(filling, shown))), table, scores)
+    bar = 0.5 if args.quick else 0.72
     print(
         f"syllables of {scores['fine-tuned']:.1%} of the words right, mean of {draws}; to reach {bar:.0%}; from random numbers "
         f"{scores['from random numbers']:.1%}, logistic regression {scores['logistic regression']:.1%}"

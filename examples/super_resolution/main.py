@@ -95,9 +95,9 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="a few steps, and an easy figure")
     options.add_argument("--picture", default="super_resolution.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    steps = 20 if given.quick else 1000
+    steps = 20 if args.quick else 1000
 
     pictures = photographs()
     known = torch.cat([patches(pictures[..., :240]), patches(pictures[..., 400:])])
@@ -121,10 +121,10 @@ def main() -> None:
             bar.set_postfix(dB=curve[-1][1])
 
     reached = curve[-1][1]
-    goal = interpolated + (-0.5 if given.quick else 0.5)
+    goal = interpolated + (-0.5 if args.quick else 0.5)
     figure = f"{reached:.2f} dB on held-out quarters; to reach {goal:.2f}; bicubic {interpolated:.2f}"
     draw(
-        given.picture,
+        args.picture,
         {
             "given": small,
             f"bicubic, {interpolated:.2f} dB": bicubic(small),

@@ -113,13 +113,13 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="one epoch, and an easy figure")
     options.add_argument("--picture", default="time_series.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    epochs = 2 if given.quick else 30
+    epochs = 2 if args.quick else 30
 
     series = co2.load_pandas().data["co2"].interpolate().to_numpy()
     cut = len(series) - 10 * YEAR
-    origins = range(cut, len(series) - AHEAD + 1, 40 if given.quick else 2)
+    origins = range(cut, len(series) - AHEAD + 1, 40 if args.quick else 2)
     windows = torch.tensor(series).float().unfold(0, PAST + AHEAD, 1)
     known, held_out = windows[: cut - PAST - AHEAD + 1], windows[[o - PAST for o in origins]]
     net = Forecaster()
@@ -142,10 +142,10 @@ def main() -> None:
         forecasts = {"network": net(past).numpy(), "seasonal-naive with drift": seasonal(past).numpy()}
     forecasts |= linear_models(series, cut, origins)
     errors = {name: rmse(made, true) for name, made in forecasts.items()}
-    goal = errors["seasonal-naive with drift"] * (1.1 if given.quick else 0.85)
+    goal = errors["seasonal-naive with drift"] * (1.1 if args.quick else 0.85)
     others = ", ".join(f"{name} {error:.2f}" for name, error in errors.items() if name != "network")
     figure = f"error {errors['network']:.2f} ppm over the next year; to reach {goal:.2f}; {others}"
-    draw(given.picture, series, origins, forecasts, true, figure)
+    draw(args.picture, series, origins, forecasts, true, figure)
     print(figure)
     if not errors["network"] <= goal:
         sys.exit("missed")

@@ -84,15 +84,15 @@ def tree_of(expression: ast.expr, hidden: ast.Compare, parent: str) -> Tree:
 
 def trees_of(path: Path) -> list[Tree]:
     """One for each comparison of two things in a module."""
-    found = []
+    trees = []
     for statement in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(statement, ast.expr):
             continue
         for expression in ast.iter_child_nodes(statement):  # the outermost expressions
             if isinstance(expression, ast.expr):
                 compares = [n for n in ast.walk(expression) if isinstance(n, ast.Compare) and len(n.ops) == 1]
-                found += [tree_of(expression, n, type(statement).__name__) for n in compares]
-    return [tree for tree in found if len(tree.words) <= 30]
+                trees += [tree_of(expression, n, type(statement).__name__) for n in compares]
+    return [tree for tree in trees if len(tree.words) <= 30]
 
 
 class TreeLSTM(nn.Module):
@@ -115,15 +115,15 @@ class TreeLSTM(nn.Module):
         hidden, cells = [], []
         for own, below in zip(here, tree.children):
             gates, forget = own.split([3 * self.width, self.width])
-            kept = 0.0
+            remembered = 0.0
             if below:
                 states = torch.stack([hidden[k] for k in below])
                 gates = gates + self.below(states.sum(0))
-                kept = (
+                remembered = (
                     (forget + self.forget(states)).sigmoid() * torch.stack([cells[k] for k in below])
                 ).sum(0)
             enter, leave, new = gates.chunk(3)
-            cells.append(enter.sigmoid() * new.tanh() + kept)
+            cells.append(enter.sigmoid() * new.tanh() + remembered)
             hidden.append(leave.sigmoid() * cells[-1].tanh())
         return self.answer(torch.cat([hidden[tree.hole], hidden[-1]]))
 
@@ -140,10 +140,10 @@ def modules_here() -> list[Path]:
         "site-packages",
         "dist-packages",
     }
-    found = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
-    found = [path for path in found if not others.intersection(path.parts)]
-    random.Random(0).shuffle(found)
-    return found
+    paths = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
+    paths = [path for path in paths if not others.intersection(path.parts)]
+    random.Random(0).shuffle(paths)
+    return paths
 
 
 def forgetful(tree: Tree, dice: random.Random, share: float = 0.1) -> Tree:
@@ -222,28 +222,28 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="few modules, and an easy figure")
     options.add_argument("--picture", default="tree_lstm.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
 
-    modules = [trees_of(path) for path in modules_here()[: 40 if given.quick else None]]
+    modules = [trees_of(path) for path in modules_here()[: 40 if args.quick else None]]
     cut = len(modules) // 5
     held_out, training = sum(modules[:cut], []), sum(modules[cut:], [])
     common = [w for w, n in Counter(w for tree in training for w in tree.words).most_common(2000) if n > 2]
     net = TreeLSTM(common, sorted({role for tree in training for role in tree.roles}))
     right = [tree.kind for tree in held_out]
-    curve = train(net, training, held_out, right, epochs=2 if given.quick else 4)
+    curve = train(net, training, held_out, right, epochs=2 if args.quick else 4)
 
     bag = make_pipeline(
         CountVectorizer(analyzer=lambda tree: tree.words, min_df=3), LogisticRegression(max_iter=200)
     )
     linear = bag.fit(training, [tree.kind for tree in training]).score(held_out, right)
     frequent = Counter(right).most_common(1)[0][1] / len(right)
-    bar = 0.3 if given.quick else linear + 0.02
+    bar = 0.3 if args.quick else linear + 0.02
     figure = (
         f"accuracy {curve[-1]:.1%} on {len(right):,} comparisons of modules not seen; to reach {bar:.1%}; "
         f"bag of nodes {linear:.1%}, the most frequent kind {frequent:.1%}"
     )
-    draw(given.picture, net, held_out, figure)
+    draw(args.picture, net, held_out, figure)
     print(figure)
     if not curve[-1] >= bar:
         sys.exit("missed")

@@ -64,13 +64,13 @@ class VAE(nn.Module):
     @torch.no_grad()
     def nats(self, images, draws: int) -> float:
         """-log p(x) of an image, each draw z ~ q weighed by p(x, z) / q(z)."""
-        found = []
+        estimates = []
         for x in images.split(16):
             q = self.q(x)
             z = q.sample((draws,))
             weights = self.p(z).log_prob(x) + self.prior.log_prob(z) - q.log_prob(z)
-            found.append(math.log(draws) - weights.logsumexp(0))
-        return torch.cat(found).mean().item()
+            estimates.append(math.log(draws) - weights.logsumexp(0))
+        return torch.cat(estimates).mean().item()
 
 
 def nats_of_histograms(training, held_out) -> float:
@@ -117,9 +117,9 @@ def main() -> None:
     )
     options.add_argument("--quick", action="store_true", help="a few epochs, and an easy figure")
     options.add_argument("--picture", default="vae.png")
-    given = options.parse_args()
+    args = options.parse_args()
     torch.manual_seed(0)
-    epochs = 3 if given.quick else 100
+    epochs = 3 if args.quick else 100
 
     digits = load_digits()
     order = torch.randperm(len(digits.target))
@@ -139,15 +139,15 @@ def main() -> None:
         bar.set_postfix(nats=loss.item())
 
     net.eval()
-    nats, alone = net.nats(held_out, draws=10 if given.quick else 500), nats_of_histograms(training, held_out)
+    nats, alone = net.nats(held_out, draws=10 if args.quick else 500), nats_of_histograms(training, held_out)
     told = sum(
         nats_of_histograms(training[labels[359:] == k], held_out[labels[:359] == k])
         * (labels[:359] == k).sum().item()
         for k in range(10)
     ) / len(held_out)
-    bar = 200.0 if given.quick else told
+    bar = 200.0 if args.quick else told
     figure = f"held out: {nats:.1f} nats per image; to reach {bar:.1f}; a histogram per pixel {alone:.1f}, per pixel and digit {told:.1f}"
-    draw(given.picture, net, held_out, labels[:359], figure)
+    draw(args.picture, net, held_out, labels[:359], figure)
     print(figure)
     if not nats <= bar:
         sys.exit("missed")

@@ -45,7 +45,7 @@ class Storages:
     """The storages that a pickle names, each once, in the order in which they came up."""
 
     def __init__(self, legacy: bool) -> None:
-        self.found: list[tuple[Any, dtype]] = []
+        self.entries: list[tuple[Any, dtype]] = []
         self.legacy = legacy
         self._numbers: dict[Any, int] = {}
         self._keys: list[str] = []  # one object each, which the pickle then holds once
@@ -54,15 +54,15 @@ class Storages:
         key: Any = id(storage)
         if storage.device.type != "meta" and storage.nbytes():
             key = (str(storage.device), storage._address(), storage.nbytes())
-        number = self._numbers.setdefault(key, len(self.found))
-        if number == len(self.found):
-            self.found.append((storage, kind))
+        number = self._numbers.setdefault(key, len(self.entries))
+        if number == len(self.entries):
+            self.entries.append((storage, kind))
             self._keys.append(str(number))
         return number
 
     def first_dtype(self, storage: Any, kind: dtype) -> dtype:
         """As what a storage is described: as elements of the first tensor over it."""
-        return self.found[self._number(storage, kind)][1]
+        return self.entries[self._number(storage, kind)][1]
 
     def describe(self, storage: Any, kind: dtype, name: Any) -> tuple:
         """What stands for a storage in the pickle."""

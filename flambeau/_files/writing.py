@@ -43,7 +43,7 @@ def zip_file(obj: Any, path: str | None, module: Any, protocol: int, byteorder: 
         add(".storage_alignment", str(alignment).encode())
         if byteorder:
             add("byteorder", sys.byteorder.encode())
-        for i, (storage, _) in enumerate(storages.found):
+        for i, (storage, _) in enumerate(storages.entries):
             if skipped:
                 archive.add_hole(f"{root}/data/{i}", storage.nbytes())
             else:
@@ -70,13 +70,13 @@ def stream(obj: Any, module: Any, protocol: int) -> _Write:
     for part in (MAGIC_NUMBER, PROTOCOL_VERSION, facts):
         module.dump(part, head, protocol=protocol)
     head.write(dump(obj, protocol, module, storages))
-    keys = sorted(str(i) for i in range(len(storages.found)))
+    keys = sorted(str(i) for i in range(len(storages.entries)))
     module.dump(keys, head, protocol=protocol)
 
     def write(file: Any) -> None:
         file.write(head.getvalue())
         for key in keys:
-            storage, kind = storages.found[int(key)]
+            storage, kind = storages.entries[int(key)]
             file.write(struct.pack("<q", storage.nbytes() // kind.itemsize))
             file.write(host_bytes(storage))
 

@@ -75,9 +75,9 @@ def set_flags(
     state = globals()
     names = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
     before = tuple(state[name] for name in names)
-    for name, given in zip(names, (_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)):
-        if given is not None:
-            state[name] = given
+    for name, value in zip(names, (_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)):
+        if value is not None:
+            state[name] = value
     return before
 
 

@@ -38,13 +38,13 @@ def set_flags(
     (True, False, True)
     """
     before = enabled, deterministic, allow_tf32
-    for name, given in (
+    for name, value in (
         ("enabled", _enabled),
         ("deterministic", _deterministic),
         ("allow_tf32", _allow_tf32),
     ):
-        if given is not None:
-            globals()[name] = bool(given)
+        if value is not None:
+            globals()[name] = bool(value)
     return before
 
 

@@ -133,8 +133,8 @@ def host_memory_stats_as_nested_dict() -> dict[str, Any]:
             result[name] = {
                 "current": host.current[what],
                 "peak": host.peak[what],
-                "allocated": host.given[what],
-                "freed": host.back[what],
+                "allocated": host.allocated[what],
+                "freed": host.deallocated[what],
             }
     for call in ("alloc", "free"):
         number, total, least, most = host.times[call] or (0, 0, 0, 0)

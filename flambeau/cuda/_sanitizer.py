@@ -145,7 +145,7 @@ class Region:
         spans = [(n - 1) * step for n, step in zip(tensor.shape, strides, strict=True)]
         place = tensor._address()  # type: ignore[attr-defined]
         self.start, self.end = place, place + sum(spans) + width
-        self.whole = self.end - self.start == tensor.numel() * width
+        self.is_dense = self.end - self.start == tensor.numel() * width
         # NumPy looks at addresses alone, never at what is there
         self.__array_interface__ = {
             "version": 3,
@@ -159,7 +159,7 @@ class Region:
         """Whether the two share a byte."""
         if self.start >= other.end or other.start >= self.end:
             return False
-        if self.whole and other.whole:
+        if self.is_dense and other.is_dense:
             return True
         try:
             return np.shares_memory(np.asarray(self), np.asarray(other), max_work=WORK)  # type: ignore[arg-type]  # any number, as NumPy's documentation says
@@ -169,7 +169,7 @@ class Region:
     def covers(self, other: Region) -> bool:
         """Whether it has all of the other's bytes."""
         ours, theirs = self.__array_interface__, other.__array_interface__
-        return self.start <= other.start and other.end <= self.end and (self.whole or ours == theirs)
+        return self.start <= other.start and other.end <= self.end and (self.is_dense or ours == theirs)
 
 
 @dataclass
@@ -251,7 +251,7 @@ class _Blocks:
         """Note an access of the block that begins at `base`; the errors that it makes with earlier ones."""
         block = self.blocks.setdefault(base, _Block())
         clock = self.order.clock(access.place)
-        kept, racing = [], {}
+        previous, racing = [], {}
         for each in block.accesses:
             before = each.seq_num <= clock.get(each.place, 0) or each.place == access.place
             writes = AccessType.WRITE in (access.type, each.type)
@@ -263,8 +263,8 @@ class _Blocks:
                 and (access.type is AccessType.WRITE or access.type is each.type)
             )
             if not replaced and each.seq_num > self.order.host.get(each.place, 0):
-                kept.append(each)
-        block.accesses = [*kept, access][-MOST:]
+                previous.append(each)
+        block.accesses = [*previous, access][-MOST:]
         for each in racing.values():
             yield UnsynchronizedAccessError(access.region.start, block.made, access, each)
 
@@ -316,11 +316,11 @@ class CUDASanitizerDispatchMode(TorchDispatchMode):
         kwargs = kwargs or {}
         if func.__name__ == "record_stream":
             return self.record_stream(func, args, kwargs)
-        given = list(_arguments(func, args, kwargs))
-        streams = _current(given, kwargs)
+        inputs = list(_arguments(func, args, kwargs))
+        streams = _current(inputs, kwargs)
         with self.lock:
             number = self.order.next(set(streams.values()))
-        versions = [_version(t) for _, t in given]
+        versions = [_version(t) for _, t in inputs]
         result = func(*args, **kwargs)
         made = list(_tensors(result))
         others = {k: v for k, v in _current(made, {}).items() if k not in streams}
@@ -330,9 +330,9 @@ class CUDASanitizerDispatchMode(TorchDispatchMode):
                 number = self.order.next(set(others.values()))
         if any(find(k).capturing() for k in streams):
             return result
-        written = {id(t) for (_, t), before in zip(given, versions, strict=True) if _version(t) != before}
+        written = {id(t) for (_, t), before in zip(inputs, versions, strict=True) if _version(t) != before}
         written |= {id(t) for t in _written(func, args, kwargs)}
-        uses = _uses(func, given, made, written)
+        uses = _uses(func, inputs, made, written)
         if uses:
             with self.lock:
                 errors = list(self.check(func, number, streams, uses))
@@ -403,11 +403,14 @@ def _writes(argument: Any) -> bool:
 
 
 def _uses(
-    func: Callable, given: list[tuple[str, TensorBase]], made: list[tuple[str, TensorBase]], written: set[int]
+    func: Callable,
+    inputs: list[tuple[str, TensorBase]],
+    made: list[tuple[str, TensorBase]],
+    written: set[int],
 ) -> list[_Use]:
     """What the operation reads and writes; nothing where it only looks at shapes, or gives another view of the same memory."""
     results = {id(t) for _, t in made}
-    bases = {_base(t) for _, t in given}
+    bases = {_base(t) for _, t in inputs}
     entry = getattr(getattr(func, "op", func), "entry", None)
     only_shapes = entry is not None and entry.kind == "creation"
     views = not written and bool(made) and all(_base(t) in bases for _, t in made)
@@ -417,7 +420,7 @@ def _uses(
         if each.alias_info is not None and not each.alias_info.is_write
     }
     uses: dict[int, _Use] = {}
-    for name, t in given:
+    for name, t in inputs:
         writes = id(t) in written
         if writes or not (only_shapes or views or name in aliased):
             use = uses.setdefault(id(t), _Use(t, [], writes, id(t) in results))

@@ -20,7 +20,7 @@ from .streams import Event, StreamContext, current_stream
 HELD, RELEASED = 1, 0
 _pools: dict[int, Any] = {}  # index of a device -> the MemPool of what is shared
 sent: list[tuple[Storage, Storage, Any]] = []  # what was sent, its ticket (HELD or RELEASED), and the event
-_known: weakref.WeakValueDictionary[bytes, Storage] = (
+_opened: weakref.WeakValueDictionary[bytes, Storage] = (
     weakref.WeakValueDictionary()
 )  # by the name that it travels under
 
@@ -59,7 +59,7 @@ def reduce_storage(storage: Storage) -> tuple:
     handle = on.memory_handle(storage.data_ptr())
     ticket = Storage._shared(1)
     ticket[0] = HELD
-    _known[handle] = storage
+    _opened[handle] = storage
     sent.append((storage, ticket, event))
     return rebuild_storage, (on.index, handle, nbytes, mark, ticket)
 
@@ -89,7 +89,7 @@ def rebuild_storage(index: int, handle: bytes, nbytes: int, mark: bytes, ticket:
     Raises:
         RuntimeError: there is no such device, the memory is gone, or the process was forked after it had used a device
     """
-    result = _known.get(handle)
+    result = _opened.get(handle)
     if result is not None:
         ticket[0] = RELEASED  # the ticket that it came with first says that it is held
         return result
@@ -97,7 +97,7 @@ def rebuild_storage(index: int, handle: bytes, nbytes: int, mark: bytes, ticket:
         event = Event.from_ipc_handle(index, mark)
         opened = _Opened(find(index), handle, nbytes, ticket)
         event.wait()
-        result = _known[handle] = as_tensor(opened).untyped_storage()
+        result = _opened[handle] = as_tensor(opened).untyped_storage()
     return result
 
 

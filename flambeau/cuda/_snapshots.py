@@ -68,15 +68,15 @@ def _record(
     global_record_annotations: bool = False,
     skip_actions: Sequence[str] | None = None,
 ) -> None:
-    for name, value, known in (
+    for name, value, allowed in (
         ("enabled", enabled, (None, "state", "all")),
         ("context", context, (None, "state", "alloc", "all")),
         ("stacks", stacks, ("python", "all")),
         *(("skip_actions", action, ACTIONS) for action in skip_actions or ()),
     ):
-        if value not in known:
+        if value not in allowed:
             raise RuntimeError(
-                f"_record_memory_history(): expected {name} to be one of {known}, got {value!r}"
+                f"_record_memory_history(): expected {name} to be one of {allowed}, got {value!r}"
             )
 
     def history(on: Any) -> History:

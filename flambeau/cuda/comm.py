@@ -157,10 +157,10 @@ def scatter(
         places = [_place(d) for d in devices]
         sizes = chunk_sizes
     else:
-        for name, given in (("devices", devices), ("chunk_sizes", chunk_sizes)):
-            if given is not None:
+        for name, value in (("devices", devices), ("chunk_sizes", chunk_sizes)):
+            if value is not None:
                 raise RuntimeError(
-                    f"'{name}' must not be specified when 'out' is specified, but got {name}={given}"
+                    f"'{name}' must not be specified when 'out' is specified, but got {name}={value}"
                 )
         places, sizes = [o.device for o in out], [o.shape[dim] for o in out]
     for name, several in (("chunk_sizes", sizes), ("streams", streams)):

@@ -223,8 +223,8 @@ class graph:
         capture_error_mode: str = "global",
     ):
         if stream is None:
-            known = graph.default_capture_stream
-            if known is None or known.device != find(None).place:
+            default = graph.default_capture_stream
+            if default is None or default.device != find(None).place:
                 graph.default_capture_stream = Stream()
             stream = graph.default_capture_stream
         assert stream is not None
@@ -334,8 +334,8 @@ class _Captured:
                     raise TypeError(
                         f"make_graphed_callables(): sample_args[{k}] must {wanted} {type(leaf).__name__}"
                     )
-        self.function, self.given, self.allow_unused = function, tuple(args), allow_unused
-        self.args, self.structure = tree_flatten(self.given)
+        self.function, self.sample_args, self.allow_unused = function, tuple(args), allow_unused
+        self.args, self.structure = tree_flatten(self.sample_args)
         self.module = function if isinstance(function, Module) else None
         if self.module is not None:
             if self.module._forward_hooks or self.module._forward_pre_hooks or self.module._backward_hooks:
@@ -357,7 +357,7 @@ class _Captured:
         """The tensors of what the callable returns, whose structure is kept."""
         from ..utils._pytree import tree_flatten
 
-        outputs, self.returned = tree_flatten(self.function(*self.given))
+        outputs, self.returned = tree_flatten(self.function(*self.sample_args))
         for o in outputs:
             if not isinstance(o, TensorBase):
                 raise TypeError(
@@ -402,17 +402,17 @@ class _Captured:
         class Graphed(Function):
             @staticmethod
             def forward(ctx: Any, *inputs: Any) -> Any:
-                for static, given in zip(own.args, inputs):
-                    if static.data_ptr() != given.data_ptr():
-                        static.detach().copy_(given)
+                for static, new in zip(own.args, inputs):
+                    if static.data_ptr() != new.data_ptr():
+                        static.detach().copy_(new)
                 own.forward_graph.replay()
                 return tuple(o.detach() for o in own.outputs)
 
             @staticmethod
             def backward(ctx: Any, *grads: Any) -> Any:
-                for static, given in zip(own.seeds, grads):
-                    if static is not None and static.data_ptr() != given.data_ptr():
-                        static.copy_(given)
+                for static, new in zip(own.seeds, grads):
+                    if static is not None and static.data_ptr() != new.data_ptr():
+                        static.copy_(new)
                 if own.backward_graph._captured:
                     own.backward_graph.replay()
                 result: list[Any] = [None] * len(own.inputs)
@@ -426,25 +426,21 @@ class _Captured:
                 raise RuntimeError(
                     f"a graphed callable's arguments must have the structure {own.structure}, got {structure}"
                 )
-            for k, (static, given) in enumerate(zip(own.args, leaves, strict=True)):
-                if (
-                    static.shape != given.shape
-                    or static.dtype != given.dtype
-                    or static.device != given.device
-                ):
+            for k, (static, new) in enumerate(zip(own.args, leaves, strict=True)):
+                if static.shape != new.shape or static.dtype != new.dtype or static.device != new.device:
                     raise RuntimeError(
                         f"a graphed callable's argument {k} must be {static.dtype} of shape {tuple(static.shape)} on "
-                        f"{static.device}, got {given.dtype} of shape {tuple(given.shape)} on {given.device}"
+                        f"{static.device}, got {new.dtype} of shape {tuple(new.shape)} on {new.device}"
                     )
             outputs = Graphed.apply(*leaves, *own.inputs[len(own.args) :])
             return tree_unflatten(list(outputs), own.returned)
 
         if self.module is None:
             return functools.wraps(self.function)(graphed)
-        module, plain = self.module, self.module.forward
+        module, eager = self.module, self.module.forward
 
         def forward(*args: Any) -> Any:
-            return graphed(*args) if module.training == own.training else plain(*args)
+            return graphed(*args) if module.training == own.training else eager(*args)
 
         module.forward = forward  # type: ignore[method-assign]
         return module

@@ -28,7 +28,7 @@ cdef enum:  # from cublasLt.h
     LARGEST_ALIGNMENT = 256
     MOST_PLANS = 4096
 
-cdef struct Found:             # cublasLtMatmulHeuristicResult_t
+cdef struct Heuristic:             # cublasLtMatmulHeuristicResult_t
     uint64_t algorithm[8]
     size_t workspace
     int state
@@ -47,7 +47,7 @@ cdef struct Routines:          # in the order of NAMES
     int (*make_preference)(void**) noexcept nogil
     int (*set_preference)(void*, int, const void*, size_t) noexcept nogil
     int (*free_preference)(void*) noexcept nogil
-    int (*choose)(void*, void*, void*, void*, void*, void*, void*, int, Found*, int*) noexcept nogil
+    int (*choose)(void*, void*, void*, void*, void*, void*, void*, int, Heuristic*, int*) noexcept nogil
     int (*multiply)(void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*, void*, void*,
                     const void*, void*, size_t, void*) noexcept nogil
     const char* (*status)(int) noexcept nogil
@@ -99,7 +99,7 @@ cdef class Plan:
     cdef void* a
     cdef void* b
     cdef void* c
-    cdef Found found
+    cdef Heuristic heuristic
     cdef bint possible
 
     def __dealloc__(self):
@@ -152,7 +152,7 @@ cdef Plan planned(void* handle, const Gemm* g, int64_t k, int64_t batch, bint bi
         if not status:
             status = lt.set_preference(preference, ALIGNMENT_A + which, &least[which], 4)
     if not status:
-        status = lt.choose(handle, plan.product, plan.a, plan.b, plan.c, plan.c, preference, 1, &plan.found, &count)
+        status = lt.choose(handle, plan.product, plan.a, plan.b, plan.c, plan.c, preference, 1, &plan.heuristic, &count)
     lt.free_preference(preference)
     if status != NOT_SUPPORTED:
         check(status, "cublasLtMatmulAlgoGetHeuristic")
@@ -187,5 +187,5 @@ cdef class Library:
         scale(p.alpha, g.compute, alpha)
         scale(p.beta, g.compute, beta)
         check(lt.multiply(self.handle, plan.product, alpha, g.a.data, plan.a, g.b.data, plan.b, beta, g.c.data, plan.c, <void*>g.c.data,
-                          plan.c, plan.found.algorithm, <void*><uintptr_t>workspace, workspace_bytes, stream), "cublasLtMatmul")
+                          plan.c, plan.heuristic.algorithm, <void*><uintptr_t>workspace, workspace_bytes, stream), "cublasLtMatmul")
         return True

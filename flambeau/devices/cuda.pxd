@@ -20,8 +20,8 @@ cdef class Cuda(CudaMemory):
     cdef char* slots
     cdef uint64_t slot_events[SLOTS]
     cdef int turn
-    cdef list kept                      # page-locked copies of bytes that the captured copies read
-    cdef int copy_kept(self, uint64_t to, const void* source, size_t nbytes) except -1
+    cdef list host_copies               # page-locked copies of bytes that the captured copies read
+    cdef int copy_captured(self, uint64_t to, const void* source, size_t nbytes) except -1
     cdef int next_slot(self) except -1
     cdef int look_for_blas(self) except -1
     cdef uint64_t workspace(self) except? 0

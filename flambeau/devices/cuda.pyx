@@ -88,15 +88,15 @@ def watch(observer) -> None:
 cdef str processor_for(tuple capability, str architecture, str who):
     """The processor that kernels are made for; RuntimeError for a card that no kernels are made for."""
     from ..codegen import target
-    known = target.PROCESSORS["amdgcn" if hip else "nvptx"]
+    processors = target.PROCESSORS["amdgcn" if hip else "nvptx"]
     if hip:
         result = architecture.partition(":")[0]  # objects that name no mode of sramecc and xnack run in all
-        if result not in known:
-            raise RuntimeError(f"{who} is {architecture}: kernels are made for {', '.join(known)}")
+        if result not in processors:
+            raise RuntimeError(f"{who} is {architecture}: kernels are made for {', '.join(processors)}")
         return result
     result = target.nearest(capability)
     if result is None:
-        raise RuntimeError(f"{who} has capability {capability[0]}.{capability[1]}: kernels are made for {', '.join(known)} and later")
+        raise RuntimeError(f"{who} has capability {capability[0]}.{capability[1]}: kernels are made for {', '.join(processors)} and later")
     return result
 
 
@@ -162,7 +162,7 @@ cdef class Cuda(CudaMemory):
         if not wait:
             return check(cu.copy_in(to, source, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyHtoDAsync")
         if self.into is not None and self.capturing():
-            return self.copy_kept(to, source, nbytes)
+            return self.copy_captured(to, source, nbytes)
         while done < nbytes:
             n = min(nbytes - done, <size_t>SLOT_BYTES)
             k = self.next_slot()
@@ -174,7 +174,7 @@ cdef class Cuda(CudaMemory):
             done += n
         return 0
 
-    cdef int copy_kept(self, uint64_t to, const void* source, size_t nbytes) except -1:
+    cdef int copy_captured(self, uint64_t to, const void* source, size_t nbytes) except -1:
         """A copy for a graph, whose replays read the bytes again: from page-locked memory that the graph keeps."""
         cdef int mode = CAPTURE_RELAXED
         cu.exchange_mode(&mode)
@@ -184,7 +184,7 @@ cdef class Cuda(CudaMemory):
         finally:
             cu.exchange_mode(&mode)
         memcpy(memory, source, nbytes)
-        self.kept.append(<uintptr_t>memory)
+        self.host_copies.append(<uintptr_t>memory)
         return check(cu.copy_in(to, memory, nbytes, <void*><uintptr_t>self.stream()), "cuMemcpyHtoDAsync")
 
     cdef int copy_out(self, void* to, uint64_t source, size_t nbytes, bint wait) except -1:
@@ -325,7 +325,7 @@ cdef class Cuda(CudaMemory):
             return BY_EPILOGUE
         if <double>p.m * p.n * p.k * p.batch < MEASURED_FROM:  # launches are what such a product costs
             return BY_EPILOGUE if biased else BY_LIBRARY
-        way = self.ways.known.get(description(p, biased))
+        way = self.ways.measured.get(description(p, biased))
         if way is not None:
             return way
         return UNMEASURED if measurable and not self.capturing() else BY_LIBRARY
@@ -502,11 +502,11 @@ cdef class Cuda(CudaMemory):
 
     def open_event(self, bytes handle not None) -> int:
         """The mark that another process has named by its 64 bytes."""
-        cdef IpcHandle given
+        cdef IpcHandle ipc_handle
         cdef void* event = NULL
         self.enter()
-        memcpy(&given, <const char*>handle, sizeof(given))
-        check(cu.open_event(&event, given), "cuIpcOpenEventHandle")
+        memcpy(&ipc_handle, <const char*>handle, sizeof(ipc_handle))
+        check(cu.open_event(&event, ipc_handle), "cuIpcOpenEventHandle")
         return <uintptr_t>event
 
     # events for streams other than the current one

@@ -119,9 +119,9 @@ def library_files(variable: str, names: list[str], amd: bool = False) -> list[st
     """Where a library may be, best first: only where the environment's `variable` says, if it does; else the linker's path, under each of
     these names, and then the folders of NVIDIA's wheels, or of ROCm.
     """
-    given = os.environ.get(variable)
-    if given is not None:
-        return [given]
+    path = os.environ.get(variable)
+    if path is not None:
+        return [path]
     if amd:
         folder = os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), "lib")
         return names + [os.path.join(folder, name) for name in names]
@@ -256,9 +256,9 @@ cdef str named(str call):
     """The name of the driver that is open for a function of CUDA's, with what follows it."""
     function, space, rest = call.partition(" ")
     if hip:
-        known = {(ours or "").partition("_")[0]: theirs for ours, theirs in NAMES}
-        known |= {"cuCtxSetCurrent": "hipSetDevice", "cuMemcpyPeerAsync": "hipMemcpyPeerAsync"}
-        function = known[function]
+        hip_names = {(ours or "").partition("_")[0]: theirs for ours, theirs in NAMES}
+        hip_names |= {"cuCtxSetCurrent": "hipSetDevice", "cuMemcpyPeerAsync": "hipMemcpyPeerAsync"}
+        function = hip_names[function]
     return function + space + rest
 
 

@@ -19,7 +19,7 @@ cdef class Graph:
     cdef void* graph
     cdef void* executable
     cdef uint64_t stream
-    cdef list kept
+    cdef list host_copies
     cdef str suspect, before
 
     def __init__(self, Cuda on not None, handle):
@@ -35,7 +35,7 @@ cdef class Graph:
         on.fault_place(None)  # is made now: it outlives the graph
         self.stream = on.stream()
         check(cu.begin_capture(<void*><uintptr_t>self.stream, mode), "cuStreamBeginCapture")
-        on.into, on.kept = self.pool, []
+        on.into, on.host_copies = self.pool, []
         self.before, on.suspect = on.suspect, None
 
     def end(self) -> None:
@@ -45,7 +45,7 @@ cdef class Graph:
         if on.stream() != self.stream:
             raise RuntimeError("Capture must end on the same stream it began on.")
         cdef int status = cu.end_capture(<void*><uintptr_t>self.stream, &self.graph)
-        self.kept, on.kept, on.into = on.kept, None, None
+        self.host_copies, on.host_copies, on.into = on.host_copies, None, None
         self.suspect, on.suspect = on.suspect, on.suspect if self.before is None else self.before
         held_back, on.held_back = on.held_back, []
         for address, block, stream, uses in held_back:
@@ -86,16 +86,16 @@ cdef class Graph:
             return 0
         on.drop_pool(self.pool)
         self.pool = None
-        if self.kept:
+        if self.host_copies:
             on.finish()
         if self.executable != NULL:
             check(cu.free_executable(self.executable), "cuGraphExecDestroy")
         if self.graph != NULL:
             check(cu.free_graph(self.graph), "cuGraphDestroy")
         self.graph = self.executable = NULL
-        for memory in self.kept or ():
+        for memory in self.host_copies or ():
             on.free_host(<void*><uintptr_t>memory)
-        self.kept = None
+        self.host_copies = None
         return 0
 
     def __dealloc__(self):

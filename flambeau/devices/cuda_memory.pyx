@@ -58,7 +58,7 @@ def set_history(make) -> None:
 cdef class CudaMemory(Device):
     """The part of a device that hands out its memory; `Cuda` is the rest."""
 
-    def __cinit__(self, *given):
+    def __cinit__(self, *args):
         self.waiting, self.lent, self.segments, self.routes = [], {}, {}, {}
         self.pools, self.pooled, self.held_back = {}, {}, []
         self.allocator, self.caching = chosen_allocator, chosen_allocator is None  # a program's own allocator is its own cache
@@ -255,10 +255,10 @@ cdef class CudaMemory(Device):
         """Hand out again what other streams have done with."""
         cdef list still = []
         cdef size_t size
-        for kept in self.waiting:
-            address, block, stream, events = kept
+        for entry in self.waiting:
+            address, block, stream, events = entry
             if not all([self.event_done(event) for event in events]):
-                still.append(kept)
+                still.append(entry)
                 continue
             for event in events:
                 self.free_event(event)
@@ -335,7 +335,7 @@ cdef class CudaMemory(Device):
 
     def blocks(self) -> list[tuple]:
         """All that the driver has given: (address, bytes, stream, handle of its pool or None, state in PyTorch's words)."""
-        states = {kept[0]: "active_awaiting_free" for kept in self.waiting + self.held_back}
+        states = {entry[0]: "active_awaiting_free" for entry in self.waiting + self.held_back}
         for lists in [*self.cached.values(), *[(<Pool>pool).lists[key] for pool in self.pools.values() for key in (<Pool>pool).lists]]:
             for free_blocks in lists:
                 states.update(dict.fromkeys(free_blocks, "inactive"))
@@ -415,11 +415,11 @@ cdef class CudaMemory(Device):
 
     def open_memory(self, bytes handle not None) -> int:
         """The address here of a block that another process has named by its 64 bytes."""
-        cdef IpcHandle given
+        cdef IpcHandle ipc_handle
         cdef uint64_t address = 0
         self.enter()
-        memcpy(&given, <const char*>handle, sizeof(given))
-        check(cu.open_memory(&address, given, IPC_LAZY_PEER_ACCESS), "cuIpcOpenMemHandle")
+        memcpy(&ipc_handle, <const char*>handle, sizeof(ipc_handle))
+        check(cu.open_memory(&address, ipc_handle, IPC_LAZY_PEER_ACCESS), "cuIpcOpenMemHandle")
         return address
 
     def close_memory(self, uint64_t address) -> None:
@@ -458,7 +458,7 @@ class PinnedMemory:
     def __init__(self):
         self.sizes = {}       # address -> bytes
         self.current = {"blocks": 0, "bytes": 0}
-        self.peak, self.given, self.back = dict(self.current), dict(self.current), dict(self.current)
+        self.peak, self.allocated, self.deallocated = dict(self.current), dict(self.current), dict(self.current)
         self.times = {"alloc": [], "free": []}  # of calls: how many, the sum, the least, the most
 
     def count(self, sign, nbytes, into):
@@ -473,18 +473,18 @@ class PinnedMemory:
 
     def taken(self, address, nbytes, spent):
         self.sizes[address] = nbytes
-        self.count(1, nbytes, self.given)
+        self.count(1, nbytes, self.allocated)
         self.time("alloc", spent)
 
     def freed(self, address, spent):
-        self.count(-1, self.sizes.pop(address), self.back)
+        self.count(-1, self.sizes.pop(address), self.deallocated)
         self.time("free", spent)
 
     def reset_peak(self):
         self.peak = dict(self.current)
 
     def reset_accumulated(self):
-        self.given, self.back = dict.fromkeys(self.given, 0), dict.fromkeys(self.back, 0)
+        self.allocated, self.deallocated = dict.fromkeys(self.allocated, 0), dict.fromkeys(self.deallocated, 0)
         self.times = {"alloc": [], "free": []}
 
 

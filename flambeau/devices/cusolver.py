@@ -70,8 +70,8 @@ _SIGNATURES: dict[str, list[Any]] = {
     "cusolverDnCreate": [c_void_p],
     "cusolverDnCreateParams": [c_void_p],
     "cusolverDnSetStream": [c_void_p, c_void_p],
-    **{f"cusolverDn{name}": [*given, *_WORKSPACES] for name, given in _ARGUMENTS.items()},
-    **{f"cusolverDn{name}_bufferSize": [*given, *_SIZES] for name, given in _ARGUMENTS.items()},
+    **{f"cusolverDn{name}": [*args, *_WORKSPACES] for name, args in _ARGUMENTS.items()},
+    **{f"cusolverDn{name}_bufferSize": [*args, *_SIZES] for name, args in _ARGUMENTS.items()},
     "cusolverDnXgetrf": [*_FIRST, c_int64, c_int64, *_MATRIX, c_void_p, c_int, *_WORKSPACES],
     "cusolverDnXgetrf_bufferSize": [*_FIRST, c_int64, c_int64, *_MATRIX, c_int, *_SIZES],
     "cusolverDnXgetrs": [*_FIRST, c_int, c_int64, c_int64, *_MATRIX, c_void_p, *_MATRIX, c_void_p],
@@ -133,10 +133,10 @@ class Solver:
         self.on.use()
         self.call("cusolverDnSetStream", self.first[0], self.on.current_stream())
 
-    def run(self, name: str, given: tuple, info: int, sized: tuple | None = None) -> None:
+    def run(self, name: str, args: tuple, info: int, sized: tuple | None = None) -> None:
         """A decomposition in the workspace that it wants; `sized` are the arguments of that question where they are others."""
         on_device, on_host = c_size_t(), c_size_t()
-        wanted = given if sized is None else sized
+        wanted = args if sized is None else sized
         self.call(
             f"cusolverDn{name}_bufferSize",
             *self.first,
@@ -149,7 +149,7 @@ class Solver:
         self.call(
             f"cusolverDn{name}",
             *self.first,
-            *given,
+            *args,
             workspace.data_ptr(),
             on_device.value,
             host,
@@ -237,7 +237,7 @@ class Solver:
                 if wanted
                 else (None, values, None, info)
             )
-        given = a.clone().contiguous()
+        copy = a.clone().contiguous()
         kind, real = TYPES[a.dtype.name], a.dtype.to_real()
         batch = a.shape[:-2]
         rows = n if full else m
@@ -249,7 +249,7 @@ class Solver:
         self.begin()
         # by columns the matrix is its transpose, n by m: its right vectors are our left ones
         for place, value, u, vh, verdict in zip(
-            _places(given), _places(values, 1), _places(left), _places(right), _places(info, 0), strict=True
+            _places(copy), _places(values, 1), _places(left), _places(right), _places(info, 0), strict=True
         ):
             outer = (kind, vh, n, kind, u, m, kind)
             self.run("Xgesvd", (job, job, n, m, kind, place, n, TYPES[real.name], value, *outer), verdict)

@@ -20,10 +20,10 @@ def find(kernel, form: tuple, name: str, processor: str, fingerprint: str) -> tu
     """The image of a kernel in that form for a processor of a target, its digest, and whether it came from the disk."""
     text = f"image {name} {processor} {form} {fingerprint}\n{kernel.text()}"
     digest = hashlib.sha256(build.version("gpu") + text.encode()).hexdigest()[:40]
-    known = cache.read(digest)
-    if known is not None:
+    cached = cache.read(digest)
+    if cached is not None:
         statistics["loaded"] += 1
-        return known, digest, True
+        return cached, digest, True
     statistics["compiled"] += 1
     module = schedule_gpu.module_for(kernel, name, schedule_gpu.Form(*form))
     image = deep(target.image, str(module), name, processor)

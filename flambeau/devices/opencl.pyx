@@ -117,11 +117,11 @@ cdef void* open_library():
     driver = _wheel_file("libintelocl.so")
     if driver is not None and "OCL_ICD_VENDORS" not in os.environ:
         # the wheel registers its driver under a path of the machine where it was packed
-        known = os.environ.get("OCL_ICD_FILENAMES")
-        os.environ["OCL_ICD_FILENAMES"] = driver if not known else f"{known}:{driver}"
-    given = os.environ.get("FLAMBEAU_OPENCL_LIBRARY")
-    library = opened(given if given else "libOpenCL.so.1")
-    if library == NULL and driver is not None and not given:
+        drivers = os.environ.get("OCL_ICD_FILENAMES")
+        os.environ["OCL_ICD_FILENAMES"] = driver if not drivers else f"{drivers}:{driver}"
+    path = os.environ.get("FLAMBEAU_OPENCL_LIBRARY")
+    library = opened(path if path else "libOpenCL.so.1")
+    if library == NULL and driver is not None and not path:
         # the wheel's own loader finds the libraries it needs only when its driver has brought them in
         opened(driver)
         library = opened(os.path.join(sys.prefix, "lib", "libOpenCL.so.1"))
@@ -222,13 +222,13 @@ cdef class OpenCL(Device):
         cdef status_t status = 0
         cdef uint64_t wanted[3]
         cdef handle_t platform
-        cdef list known = look_for_devices()
-        if not 0 <= index < len(known):
+        cdef list devices = look_for_devices()
+        if not 0 <= index < len(devices):
             raise RuntimeError(
-                f"device 'opencl:{index}' is not available: {len(known)} OpenCL devices that take SPIR-V and have "
+                f"device 'opencl:{index}' is not available: {len(devices)} OpenCL devices that take SPIR-V and have "
                 "cl_intel_unified_shared_memory were found" + (
-                    "" if known else "; `pip install intel-opencl-rt intel-cmplr-lib-rt` makes the CPU one"))
-        platform, self.id = <handle_t><uintptr_t>known[index][0], <handle_t><uintptr_t>known[index][1]
+                    "" if devices else "; `pip install intel-opencl-rt intel-cmplr-lib-rt` makes the CPU one"))
+        platform, self.id = <handle_t><uintptr_t>devices[index][0], <handle_t><uintptr_t>devices[index][1]
         self.context = cl.CreateContext(NULL, 1, &self.id, NULL, NULL, &status)
         check(status, "clCreateContext")
         wanted[0], wanted[1], wanted[2] = QUEUE_PROPERTIES, PROFILING_ENABLE, 0

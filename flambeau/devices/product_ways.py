@@ -20,7 +20,7 @@ class Ways:
     def __init__(self, fingerprint: str, version: int) -> None:
         text = f"ways of products, {fingerprint}, cuBLASLt {version}"
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:40]
-        self.known = self.read()
+        self.measured = self.read()
 
     def read(self) -> dict[tuple[int, ...], int]:
         """What the disk has; nothing where it has none, or what no version of ours has written."""
@@ -33,7 +33,7 @@ class Ways:
 
     def keep(self, description: tuple[int, ...], way: int) -> None:
         """Note what was found, with what other processes have written meanwhile, which goes before."""
-        self.known.setdefault(description, way)
-        self.known.update(self.read())
-        pairs = sorted([list(description), way] for description, way in self.known.items())
+        self.measured.setdefault(description, way)
+        self.measured.update(self.read())
+        pairs = sorted([list(description), way] for description, way in self.measured.items())
         cache.write(self.digest, json.dumps(pairs).encode())

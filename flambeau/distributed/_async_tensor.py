@@ -86,8 +86,8 @@ class AsyncCollectiveTensor(Tensor):
             inner = func(source.elem, *args[1:], **(kwargs or {}))
             work = source._work
             return tree_map_only(Tensor, lambda view: cls(view, work), inner)
-        plain = tree_map_only(cls, cls.trigger_wait, (tuple(args), kwargs or {}))
-        return func(*plain[0], **plain[1])
+        waited = tree_map_only(cls, cls.trigger_wait, (tuple(args), kwargs or {}))
+        return func(*waited[0], **waited[1])
 
 
 def _is_view(func: Any) -> bool:

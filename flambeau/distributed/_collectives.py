@@ -46,14 +46,14 @@ def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op:
     if result is None:
         warn_not_in_group("all_reduce")
         return None
-    plain = _tensor("all_reduce", "tensor", tensor)
+    local = _tensor("all_reduce", "tensor", tensor)
     kind = kind_of(op)
     return result._begin(
         "all_reduce",
-        lambda: result._all_reduce(plain, op),
+        lambda: result._all_reduce(local, op),
         [tensor],
         async_op,
-        facts=(plain, kind.name),
+        facts=(local, kind.name),
     )
 
 
@@ -106,9 +106,9 @@ def reduce(
         warn_not_in_group("reduce")
         return None
     root = _root("reduce", "dst", result, dst, group_dst)
-    plain = _tensor("reduce", "tensor", tensor)
-    facts = (plain, kind_of(op).name, f"dst={result._ranks[root]}")
-    return result._begin("reduce", lambda: result._reduce(plain, op, root), [tensor], async_op, facts=facts)
+    local = _tensor("reduce", "tensor", tensor)
+    facts = (local, kind_of(op).name, f"dst={result._ranks[root]}")
+    return result._begin("reduce", lambda: result._reduce(local, op, root), [tensor], async_op, facts=facts)
 
 
 def reduce_scatter(
@@ -132,14 +132,14 @@ def reduce_scatter(
     if result is None:
         warn_not_in_group("reduce_scatter")
         return None
-    plain = _tensor("reduce_scatter", "output", output)
+    local = _tensor("reduce_scatter", "output", output)
     inputs = _tensors("reduce_scatter", "input_list", input_list, result._size)
-    _same_dtype("reduce_scatter", plain, *inputs)
-    _same_numel("reduce_scatter", "input_list", [inputs[result._rank]], plain)
+    _same_dtype("reduce_scatter", local, *inputs)
+    _same_numel("reduce_scatter", "input_list", [inputs[result._rank]], local)
     facts = (inputs, kind_of(op).name)
     return result._begin(
         "reduce_scatter",
-        lambda: result._reduce_scatter(plain, inputs if result._size > 1 else [inputs[0]], op),
+        lambda: result._reduce_scatter(local, inputs if result._size > 1 else [inputs[0]], op),
         [output],
         async_op,
         facts=facts,
@@ -168,27 +168,27 @@ def reduce_scatter_tensor(
     if result is None:
         warn_not_in_group("reduce_scatter_tensor")
         return None
-    plain, whole = (
+    local, full = (
         _tensor("reduce_scatter_tensor", "output", output),
         _tensor("reduce_scatter_tensor", "input", input),
     )
-    _same_dtype("reduce_scatter_tensor", plain, whole)
-    _parts("reduce_scatter_tensor", "input", whole, "output", plain, result._size)
-    facts = (whole, kind_of(op).name)
+    _same_dtype("reduce_scatter_tensor", local, full)
+    _parts("reduce_scatter_tensor", "input", full, "output", local, result._size)
+    facts = (full, kind_of(op).name)
     return result._begin(
         "reduce_scatter_tensor",
-        lambda: result._reduce_scatter(plain, [whole], op),
+        lambda: result._reduce_scatter(local, [full], op),
         [output],
         async_op,
         facts=facts,
-        inputs=[whole],
+        inputs=[full],
     )
 
 
-def _parts(call: str, name: str, whole: Tensor, other: str, part: Tensor, size: int) -> None:
-    if whole.numel() != part.numel() * size:
+def _parts(call: str, name: str, full: Tensor, other: str, part: Tensor, size: int) -> None:
+    if full.numel() != part.numel() * size:
         raise ValueError(
-            f"{call}(): {name} tensor size must be equal to world_size times {other} tensor size: got {list(whole.shape)} and "
+            f"{call}(): {name} tensor size must be equal to world_size times {other} tensor size: got {list(full.shape)} and "
             f"{list(part.shape)} for {size} ranks"
         )
 
@@ -222,9 +222,9 @@ def broadcast(
         warn_not_in_group("broadcast")
         return None
     root = _root("broadcast", "src", result, src, group_src)
-    plain = _tensor("broadcast", "tensor", tensor)
-    facts = (plain, f"src={result._ranks[root]}")
-    return result._begin("broadcast", lambda: result._broadcast(plain, root), [tensor], async_op, facts=facts)
+    local = _tensor("broadcast", "tensor", tensor)
+    facts = (local, f"src={result._ranks[root]}")
+    return result._begin("broadcast", lambda: result._broadcast(local, root), [tensor], async_op, facts=facts)
 
 
 def all_gather(tensor_list: Any, tensor: Any, group: Any = None, async_op: bool = False) -> Work | None:
@@ -236,9 +236,9 @@ def all_gather(tensor_list: Any, tensor: Any, group: Any = None, async_op: bool 
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = [flambeau.zeros(2), flambeau.zeros(2)]
-    >>> dist.all_gather(found, flambeau.ones(2))
-    >>> found
+    >>> gathered = [flambeau.zeros(2), flambeau.zeros(2)]
+    >>> dist.all_gather(gathered, flambeau.ones(2))
+    >>> gathered
     [tensor([1., 1.]), tensor([1., 1.])]
     >>> dist.destroy_process_group()
     """
@@ -247,17 +247,17 @@ def all_gather(tensor_list: Any, tensor: Any, group: Any = None, async_op: bool 
         warn_not_in_group("all_gather")
         return None
     outputs = _tensors("all_gather", "tensor_list", tensor_list, result._size)
-    plain = _tensor("all_gather", "tensor", tensor)
-    _same_dtype("all_gather", plain, *outputs)
-    _same_numel("all_gather", "tensor_list", [outputs[result._rank]], plain)
-    facts = (str(plain.dtype), str([list(t.shape) for t in outputs]))
+    local = _tensor("all_gather", "tensor", tensor)
+    _same_dtype("all_gather", local, *outputs)
+    _same_numel("all_gather", "tensor_list", [outputs[result._rank]], local)
+    facts = (str(local.dtype), str([list(t.shape) for t in outputs]))
     return result._begin(
         "all_gather",
-        lambda: result._all_gather(outputs, plain),
+        lambda: result._all_gather(outputs, local),
         [list(tensor_list)],
         async_op,
         facts=facts,
-        inputs=[plain],
+        inputs=[local],
     )
 
 
@@ -272,9 +272,9 @@ def all_gather_into_tensor(
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> whole = flambeau.zeros(4)
-    >>> dist.all_gather_into_tensor(whole, flambeau.ones(2))
-    >>> whole
+    >>> full = flambeau.zeros(4)
+    >>> dist.all_gather_into_tensor(full, flambeau.ones(2))
+    >>> full
     tensor([1., 1., 1., 1.])
     >>> dist.destroy_process_group()
     """
@@ -283,17 +283,17 @@ def all_gather_into_tensor(
         warn_not_in_group("all_gather_into_tensor")
         return None
     call = "all_gather_into_tensor"
-    whole, plain = _tensor(call, "output_tensor", output_tensor), _tensor(call, "input_tensor", input_tensor)
-    _same_dtype(call, plain, whole)
-    _parts(call, "output", whole, "input", plain, result._size)
-    buffer = whole if whole.is_contiguous() else whole.contiguous()
-    parts = [part.view(plain.shape) for part in buffer.view(result._size, -1)]
+    full, local = _tensor(call, "output_tensor", output_tensor), _tensor(call, "input_tensor", input_tensor)
+    _same_dtype(call, local, full)
+    _parts(call, "output", full, "input", local, result._size)
+    buffer = full if full.is_contiguous() else full.contiguous()
+    parts = [part.view(local.shape) for part in buffer.view(result._size, -1)]
 
     def start() -> Any:
-        started = result._all_gather(parts, plain)
-        return started if buffer is whole else result._copied(started, buffer, whole)
+        started = result._all_gather(parts, local)
+        return started if buffer is full else result._copied(started, buffer, full)
 
-    return result._begin(call, start, [output_tensor], async_op, facts=(plain,), inputs=[plain])
+    return result._begin(call, start, [output_tensor], async_op, facts=(local,), inputs=[local])
 
 
 def gather(
@@ -312,9 +312,9 @@ def gather(
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = [flambeau.zeros(1), flambeau.zeros(1)]
-    >>> dist.gather(flambeau.ones(1), found, dst=0)
-    >>> found[0]
+    >>> gathered = [flambeau.zeros(1), flambeau.zeros(1)]
+    >>> dist.gather(flambeau.ones(1), gathered, dst=0)
+    >>> gathered[0]
     tensor([1.])
     >>> dist.destroy_process_group()
     """
@@ -322,27 +322,27 @@ def gather(
     if result is None:
         warn_not_in_group("gather")
         return None
-    plain = _tensor("gather", "tensor", tensor)
+    local = _tensor("gather", "tensor", tensor)
     root = _root("gather", "dst", result, dst, group_dst, result._ranks[0])
     received: list[Tensor | None] = [None] * result._size
     if result._rank == root:
         if not gather_list:
             raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
         outputs = _tensors("gather", "gather_list", gather_list, result._size)
-        _same_dtype("gather", plain, *outputs)
-        _same_numel("gather", "gather_list", [outputs[root]], plain)
+        _same_dtype("gather", local, *outputs)
+        _same_numel("gather", "gather_list", [outputs[root]], local)
         received = list(outputs)
     elif gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
-    sent: list[Tensor | None] = [plain if k == root else None for k in range(result._size)]
-    facts = (str(plain.dtype), f"dst={result._ranks[root]}")
+    sent: list[Tensor | None] = [local if k == root else None for k in range(result._size)]
+    facts = (str(local.dtype), f"dst={result._ranks[root]}")
     return result._begin(
         "gather",
         lambda: result._exchange(sent, received),
         [list(gather_list or [])],
         async_op,
         facts=facts,
-        inputs=[plain],
+        inputs=[local],
     )
 
 
@@ -372,20 +372,20 @@ def scatter(
     if result is None:
         warn_not_in_group("scatter")
         return None
-    plain = _tensor("scatter", "tensor", tensor)
+    local = _tensor("scatter", "tensor", tensor)
     root = _root("scatter", "src", result, src, group_src, result._ranks[0])
     sent: list[Tensor | None] = [None] * result._size
     if result._rank == root:
         if not scatter_list:
             raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
         inputs = _tensors("scatter", "scatter_list", scatter_list, result._size)
-        _same_dtype("scatter", plain, *inputs)
-        _same_numel("scatter", "scatter_list", [inputs[root]], plain)
+        _same_dtype("scatter", local, *inputs)
+        _same_numel("scatter", "scatter_list", [inputs[root]], local)
         sent = list(inputs)
     elif scatter_list:
         raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
-    received: list[Tensor | None] = [plain if k == root else None for k in range(result._size)]
-    facts = (str(plain.dtype), f"src={result._ranks[root]}")
+    received: list[Tensor | None] = [local if k == root else None for k in range(result._size)]
+    facts = (str(local.dtype), f"src={result._ranks[root]}")
     return result._begin(
         "scatter",
         lambda: result._exchange(sent, received),
@@ -407,9 +407,9 @@ def all_to_all(
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = [flambeau.zeros(1), flambeau.zeros(1)]
-    >>> dist.all_to_all(found, [flambeau.ones(1), flambeau.ones(1)])
-    >>> found
+    >>> received = [flambeau.zeros(1), flambeau.zeros(1)]
+    >>> dist.all_to_all(received, [flambeau.ones(1), flambeau.ones(1)])
+    >>> received
     [tensor([1.]), tensor([1.])]
     >>> dist.destroy_process_group()
     """
@@ -448,9 +448,9 @@ def all_to_all_single(
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = flambeau.zeros(4)
-    >>> dist.all_to_all_single(found, flambeau.arange(4.0))
-    >>> found
+    >>> received = flambeau.zeros(4)
+    >>> dist.all_to_all_single(received, flambeau.arange(4.0))
+    >>> received
     tensor([0., 1., 0., 1.])
     >>> dist.destroy_process_group()
     """
@@ -459,17 +459,17 @@ def all_to_all_single(
         warn_not_in_group("all_to_all_single")
         return None
     call = "all_to_all_single"
-    plain_out, plain = _tensor(call, "output", output), _tensor(call, "input", input)
-    _same_dtype(call, plain_out, plain)
-    outputs = _rows(call, "output", plain_out, output_split_sizes, result._size)
-    inputs = _rows(call, "input", plain, input_split_sizes, result._size)
+    local_output, local = _tensor(call, "output", output), _tensor(call, "input", input)
+    _same_dtype(call, local_output, local)
+    outputs = _rows(call, "output", local_output, output_split_sizes, result._size)
+    inputs = _rows(call, "input", local, input_split_sizes, result._size)
     return result._begin(
         call,
         lambda: result._exchange(inputs, outputs),
         [output],
         async_op,
-        facts=(str(plain.dtype),),
-        inputs=[plain],
+        facts=(str(local.dtype),),
+        inputs=[local],
     )
 
 

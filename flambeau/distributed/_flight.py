@@ -115,8 +115,12 @@ class Call:
 
     def text(self) -> str:
         """The call as one reads it: name, shapes, what else it was given."""
-        given = [f"{dtype}{list(shape)}" for shape, dtype in self.inputs]
-        shown = given if len(given) <= 3 else [*given[:2], f"... {len(given)} tensors"]
+        shown_inputs = [f"{dtype}{list(shape)}" for shape, dtype in self.inputs]
+        shown = (
+            shown_inputs
+            if len(shown_inputs) <= 3
+            else [*shown_inputs[:2], f"... {len(shown_inputs)} tensors"]
+        )
         return f"{self.name}({', '.join([*shown, *map(str, self.notes)])})"
 
     def place(self) -> str:
@@ -129,10 +133,10 @@ class Call:
     def parameters(self) -> dict[str, Any]:
         """The call's arguments as a trace has them, under the names of PyTorch's `record_param_comms`, and bytes."""
         name, desc, rank, ranks, _ = self.group
-        given = self.inputs or self.outputs
+        tensors = self.inputs or self.outputs
         return {
             "Collective name": self.name,
-            "dtype": _scalar(given[0][1]) if given else "",
+            "dtype": _scalar(tensors[0][1]) if tensors else "",
             "In msg nelems": sum(math.prod(shape) for shape, _ in self.inputs),
             "Out msg nelems": sum(math.prod(shape) for shape, _ in self.outputs),
             "In msg bytes": _bytes_of(self.inputs),

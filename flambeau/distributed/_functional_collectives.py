@@ -124,7 +124,7 @@ def _begun(result: Tensor, begin: Callable[[Tensor], Work | None]) -> Tensor:
     return AsyncCollectiveTensor(result, work)
 
 
-def _plain(call: str, tensor: Tensor) -> Tensor:
+def _contiguous(call: str, tensor: Tensor) -> Tensor:
     """A tensor as it is sent: checked, waited for, in one piece."""
     return _tensor(call, "self", tensor).contiguous()
 
@@ -159,7 +159,7 @@ def broadcast(self: Tensor, src: int, group: Any, tag: str = "") -> Tensor:
     pg = _resolve_group(group, tag)
     if _records(self):
         return with_gradients.broadcast(self, src, pg)
-    return _begun(_plain("broadcast", self).clone(), lambda t: calls.broadcast(t, src, pg, True))
+    return _begun(_contiguous("broadcast", self).clone(), lambda t: calls.broadcast(t, src, pg, True))
 
 
 def all_reduce(self: Tensor, reduceOp: str, group: Any, tag: str = "") -> Tensor:
@@ -182,7 +182,7 @@ def all_reduce(self: Tensor, reduceOp: str, group: Any, tag: str = "") -> Tensor
     pg, op = _resolve_group(group, tag), _reduction(reduceOp)
     if _records(self):
         return with_gradients.all_reduce(self, op, pg)
-    return _begun(_plain("all_reduce", self).clone(), lambda t: calls.all_reduce(t, op, pg, True))
+    return _begun(_contiguous("all_reduce", self).clone(), lambda t: calls.all_reduce(t, op, pg, True))
 
 
 def all_reduce_coalesced(self: Sequence[Tensor], reduceOp: str, group: Any, tag: str = "") -> list[Tensor]:
@@ -222,13 +222,13 @@ def all_gather_single(self: Tensor, gather_dim: int, group: Any, tag: str = "") 
     pg = _resolve_group(group, tag)
     dim = _dimension("all_gather_tensor", self, gather_dim)
     if _records(self):
-        whole = _Gather.apply(pg, self)
+        full = _Gather.apply(pg, self)
     else:
-        plain = _plain("all_gather_tensor", self)
-        whole = _begun(_stacked(plain, pg), lambda t: calls.all_gather_into_tensor(t, plain, pg, True))
+        local = _contiguous("all_gather_tensor", self)
+        full = _begun(_stacked(local, pg), lambda t: calls.all_gather_into_tensor(t, local, pg, True))
     if dim == 0:
-        return whole
-    return cat(list(wait_tensor(whole).chunk(pg._size)), dim=dim)
+        return full
+    return cat(list(wait_tensor(full).chunk(pg._size)), dim=dim)
 
 
 def reduce_scatter_single(self: Tensor, reduceOp: str, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
@@ -258,9 +258,9 @@ def reduce_scatter_single(self: Tensor, reduceOp: str, scatter_dim: int, group: 
     parts = wait_tensor(self) if dim == 0 else cat(list(wait_tensor(self).chunk(pg._size, dim=dim)))
     if _records(self):
         return _Scatter.apply(op, reduceOp.lower(), pg, parts)
-    plain = _plain("reduce_scatter_tensor", parts)
-    result = empty((plain.shape[0] // pg._size, *plain.shape[1:]), dtype=plain.dtype, device=plain.device)
-    return _begun(result, lambda t: calls.reduce_scatter_tensor(t, plain, op, pg, True))
+    local = _contiguous("reduce_scatter_tensor", parts)
+    result = empty((local.shape[0] // pg._size, *local.shape[1:]), dtype=local.dtype, device=local.device)
+    return _begun(result, lambda t: calls.reduce_scatter_tensor(t, local, op, pg, True))
 
 
 def all_gather_into_tensor_coalesced(self: Sequence[Tensor], group: Any, tag: str = "") -> list[Tensor]:
@@ -348,8 +348,8 @@ def all_to_all_single(
     sizes_out, sizes_in = list(output_split_sizes), list(input_split_sizes)
     if _records(self):
         return with_gradients.all_to_all_single(result, wait_tensor(self), sizes_out, sizes_in, pg)
-    plain = _plain("all_to_all_single", self)
-    return _begun(result, lambda t: calls.all_to_all_single(t, plain, sizes_out, sizes_in, pg, True))
+    local = _contiguous("all_to_all_single", self)
+    return _begun(result, lambda t: calls.all_to_all_single(t, local, sizes_out, sizes_in, pg, True))
 
 
 def permute_tensor(self: Tensor, src_dst: Sequence[int], group: Any, tag: str = "") -> Tensor:
@@ -411,10 +411,10 @@ class _Gather(Function):
     @staticmethod
     def forward(ctx: Any, group: ProcessGroup, tensor: Tensor) -> Tensor:  # type: ignore[override]
         ctx.group = group
-        plain = _plain("all_gather_tensor", tensor)
-        whole = _stacked(plain, group)
-        calls.all_gather_into_tensor(whole, plain, group)
-        return whole
+        local = _contiguous("all_gather_tensor", tensor)
+        full = _stacked(local, group)
+        calls.all_gather_into_tensor(full, local, group)
+        return full
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
@@ -429,11 +429,11 @@ class _Scatter(Function):
     @staticmethod
     def forward(ctx: Any, op: Any, name: str, group: ProcessGroup, tensor: Tensor) -> Tensor:  # type: ignore[override]
         ctx.name, ctx.group = name, group
-        plain = _plain("reduce_scatter_tensor", tensor)
+        local = _contiguous("reduce_scatter_tensor", tensor)
         mine = empty(
-            (plain.shape[0] // group._size, *plain.shape[1:]), dtype=plain.dtype, device=plain.device
+            (local.shape[0] // group._size, *local.shape[1:]), dtype=local.dtype, device=local.device
         )
-        calls.reduce_scatter_tensor(mine, plain, op, group)
+        calls.reduce_scatter_tensor(mine, local, op, group)
         return mine
 
     @staticmethod
@@ -442,6 +442,6 @@ class _Scatter(Function):
             raise RuntimeError(
                 f"reduce_scatter_tensor(): gradients pass through sum and avg, not through {ctx.name}"
             )
-        whole = _stacked(grad, ctx.group)
-        calls.all_gather_into_tensor(whole, grad.contiguous(), ctx.group)
-        return None, None, None, whole / ctx.group._size if ctx.name == "avg" else whole
+        full = _stacked(grad, ctx.group)
+        calls.all_gather_into_tensor(full, grad.contiguous(), ctx.group)
+        return None, None, None, full / ctx.group._size if ctx.name == "avg" else full

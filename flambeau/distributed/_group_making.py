@@ -95,14 +95,14 @@ def _init_processes(
     number, seconds = _formed, timeout.total_seconds()
 
     def meet() -> tuple[Store, int, int, str]:
-        found = (
+        group_info = (
             (store, rank, size, os.environ.get("FLAMBEAU_DISTRIBUTED_HOST", "127.0.0.1"))
             if store is not None
             else rendezvous(init_method or "env://", rank, size, timeout)
         )
-        groups.store = PrefixStore(f"default_pg/{number}", found[0])
-        check_rank(found[1], found[2])  # type: ignore[arg-type]
-        return groups.store, *found[1:]  # type: ignore[return-value]
+        groups.store = PrefixStore(f"default_pg/{number}", group_info[0])
+        check_rank(group_info[1], group_info[2])  # type: ignore[arg-type]
+        return groups.store, *group_info[1:]  # type: ignore[return-value]
 
     by_nccl = "nccl" in name
     if by_nccl and not (_world.is_managed() and store is None and init_method is None):
@@ -184,11 +184,11 @@ def destroy_process_group(group: Any = None) -> None:
     """
     if group is GroupMember.NON_GROUP_MEMBER:
         return
-    found = resolve(group)
-    assert found is not None
-    if found is not groups.default:
-        del groups.all[found.group_name]
-        found._close()
+    resolved = resolve(group)
+    assert resolved is not None
+    if resolved is not groups.default:
+        del groups.all[resolved.group_name]
+        resolved._close()
         return
     made = groups.made
     for each in every():
@@ -222,9 +222,9 @@ def new_group(
     (2, True)
     >>> dist.destroy_process_group()
     """
-    whole = default_group()
-    world = whole._world
-    members = list(whole._ranks) if ranks is None else [int(rank) for rank in ranks]
+    parent = default_group()
+    world = parent._world
+    members = list(parent._ranks) if ranks is None else [int(rank) for rank in ranks]
     if sort_ranks:
         members.sort()
     if len(members) > world.size:
@@ -237,9 +237,9 @@ def new_group(
         if not 0 <= member < world.size:
             raise ValueError("The new group's rank should be within the world_size set by init_process_group")
     groups.made += 1
-    name, seconds = str(groups.made), (whole._seconds if timeout is None else timeout.total_seconds())
-    named = whole._backend if backend is None or isinstance(whole, FakeGroup) else _backend_of(backend)
-    if not isinstance(whole, FakeGroup):  # all processes, before some of them go
+    name, seconds = str(groups.made), (parent._seconds if timeout is None else timeout.total_seconds())
+    named = parent._backend if backend is None or isinstance(parent, FakeGroup) else _backend_of(backend)
+    if not isinstance(parent, FakeGroup):  # all processes, before some of them go
         if "nccl" in named:
             _make_store(world, seconds)
         if named != "nccl":
@@ -247,7 +247,7 @@ def new_group(
     if world.rank not in members:
         return GroupMember.NON_GROUP_MEMBER
     made = _group_of(world, members, name, seconds, group_desc or "", groups.made % (1 << 20), named)
-    made._bind(whole._bound if device_id is None else device_id)
+    made._bind(parent._bound if device_id is None else device_id)
     groups.all[name] = made
     return made
 
@@ -289,15 +289,15 @@ def new_subgroups(
     ([2, 3], 2)
     >>> dist.destroy_process_group()
     """
-    whole = resolve(group)
-    if whole is None:
+    parent = resolve(group)
+    if parent is None:
         raise ValueError("new_subgroups(): this process is not in the group")
-    size = int(os.environ.get("LOCAL_WORLD_SIZE", whole._size)) if group_size is None else group_size
-    if size < 1 or size > whole._size:
-        raise ValueError(f"The arg 'group_size' ({size}) must not exceed the world size ({whole._size})")
-    if whole._size % size != 0:
-        raise ValueError(f"The world size ({whole._size}) must be divisible by 'group_size={size}'")
-    parts = [list(whole._ranks[k : k + size]) for k in range(0, whole._size, size)]
+    size = int(os.environ.get("LOCAL_WORLD_SIZE", parent._size)) if group_size is None else group_size
+    if size < 1 or size > parent._size:
+        raise ValueError(f"The arg 'group_size' ({size}) must not exceed the world size ({parent._size})")
+    if parent._size % size != 0:
+        raise ValueError(f"The world size ({parent._size}) must be divisible by 'group_size={size}'")
+    parts = [list(parent._ranks[k : k + size]) for k in range(0, parent._size, size)]
     return new_subgroups_by_enumeration(parts, timeout, backend, pg_options, group_desc)
 
 

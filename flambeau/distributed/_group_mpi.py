@@ -160,11 +160,11 @@ class MPIGroup(ProcessGroup):
                 buffer = tensor if tensor.is_contiguous() else empty(tensor.shape, dtype=tensor.dtype)
                 requests += [self._communicator.Irecv(piece, source=other) for piece in pieces(buffer)]
                 after.append(_into(tensor, buffer))
-        kept: dict[int, Tensor] = {}
+        contiguous: dict[int, Tensor] = {}
         for k in range(1, self._size):  # each begins with another, so that nobody is everyone's first
             other = (self._rank + k) % self._size
             if (tensor := sent[other]) is not None:
-                buffer = kept.setdefault(id(tensor), tensor.contiguous())
+                buffer = contiguous.setdefault(id(tensor), tensor.contiguous())
                 requests += [self._communicator.Isend(piece, dest=other) for piece in pieces(buffer)]
         own, place = sent[self._rank], received[self._rank]
         if own is not None and place is not None and not _same(own, place):
@@ -173,7 +173,7 @@ class MPIGroup(ProcessGroup):
         def finish() -> None:
             for step in after:
                 step()
-            kept.clear()
+            contiguous.clear()
 
         return requests, finish
 

@@ -311,14 +311,14 @@ class NCCLGroup(ProcessGroup):
         counts = [each.numel() for each in inputs]
         if len(inputs) == 1:  # one tensor, a part for each
             counts = [counts[0] // self._size] * self._size
-        whole = inputs[0].contiguous() if len(inputs) == 1 else cat([each.reshape(-1) for each in inputs])
+        full = inputs[0].contiguous() if len(inputs) == 1 else cat([each.reshape(-1) for each in inputs])
         part = (
             output
             if output.is_contiguous()
             else empty(output.shape, dtype=output.dtype, device=output.device)
         )
-        reduce, memory = self._reduction(whole, op, lane)
-        source, target, size = whole.data_ptr(), part.data_ptr(), whole.element_size()
+        reduce, memory = self._reduction(full, op, lane)
+        source, target, size = full.data_ptr(), part.data_ptr(), full.element_size()
 
         def run(count: int, kind: int, how: int) -> None:
             library.reduce_scatter(source, target, count, kind, how, lane.communicator, lane.stream)
@@ -334,7 +334,7 @@ class NCCLGroup(ProcessGroup):
                 begin += count * size
 
         post = run_each if len(set(counts)) > 1 else lambda: reduce(run, counts[0])
-        return self._queue(lane, post, _into(output, part), [output, part, *inputs, whole, *memory])
+        return self._queue(lane, post, _into(output, part), [output, part, *inputs, full, *memory])
 
     def _reduction(self, buffer: Tensor, op: Any, lane: Lane) -> tuple[Callable[..., None], list[Tensor]]:
         """What calls a reduction with the number of NCCL's elements, their type and the operation; the memory that this needs."""
@@ -396,16 +396,16 @@ class NCCLGroup(ProcessGroup):
             return self._exchange([tensor] * self._size, outputs)
         lane, sent, count = self._lane([tensor, *outputs]), tensor.contiguous(), _bytes(tensor)
         first = outputs[0].data_ptr()
-        is_whole = all(
+        is_contiguous = all(
             output.is_contiguous() and output.data_ptr() == first + k * count
             for k, output in enumerate(outputs)
         )
-        whole = (
+        full = (
             outputs[0]
-            if is_whole
+            if is_contiguous
             else empty(count * self._size, dtype=by_name["uint8"], device=tensor.device)
         )
-        source, target = sent.data_ptr(), whole.data_ptr()
+        source, target = sent.data_ptr(), full.data_ptr()
 
         def run() -> None:
             if count:
@@ -414,10 +414,10 @@ class NCCLGroup(ProcessGroup):
         def finish() -> None:
             for k, output in enumerate(outputs):
                 if count:
-                    part = whole.narrow(0, k * count, count)
+                    part = full.narrow(0, k * count, count)
                     output.copy_(part.view(tensor.dtype).view(output.shape))
 
-        return self._queue(lane, run, None if is_whole else finish, [tensor, sent, whole, *outputs])
+        return self._queue(lane, run, None if is_contiguous else finish, [tensor, sent, full, *outputs])
 
     def _exchange(self, sent: Sequence[Tensor | None], received: Sequence[Tensor | None]) -> Started:
         lane = self._lane([*sent, *received])

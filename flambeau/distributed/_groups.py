@@ -143,9 +143,9 @@ def default_group(name: str = "") -> ProcessGroup:
     return groups.default
 
 
-def rank_not_in_group(given: Any) -> bool:
+def rank_not_in_group(group: Any) -> bool:
     """Whether this process is not in the group that an argument means."""
-    return given is GroupMember.NON_GROUP_MEMBER
+    return group is GroupMember.NON_GROUP_MEMBER
 
 
 def set_timeout(timeout: timedelta, group: Any = None) -> None:
@@ -175,17 +175,17 @@ def named(name: str) -> ProcessGroup:
     return groups.all[name]
 
 
-def resolve(given: Any) -> ProcessGroup | None:
+def resolve(group: Any) -> ProcessGroup | None:
     """The group that an argument means: by default that of all; None for a group that this process is not in."""
-    if given is None:
+    if group is None:
         return default_group()
-    if given is GroupMember.NON_GROUP_MEMBER:
+    if group is GroupMember.NON_GROUP_MEMBER:
         return None
-    if not isinstance(given, ProcessGroup):
-        raise TypeError(f"group must be a ProcessGroup or None, not {type(given).__name__}")
-    if groups.all.get(given.group_name) is not given:
+    if not isinstance(group, ProcessGroup):
+        raise TypeError(f"group must be a ProcessGroup or None, not {type(group).__name__}")
+    if groups.all.get(group.group_name) is not group:
         raise ValueError("Invalid process group specified: it was destroyed, or is of another process")
-    return given
+    return group
 
 
 def get_rank(group: Any = None) -> int:
@@ -200,8 +200,8 @@ def get_rank(group: Any = None) -> int:
     (2, 4, 'fake')
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    return -1 if found is None else found._rank
+    resolved = resolve(group)
+    return -1 if resolved is None else resolved._rank
 
 
 def get_world_size(group: Any = None) -> int:
@@ -217,8 +217,8 @@ def get_world_size(group: Any = None) -> int:
     2
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    return -1 if found is None else found._size
+    resolved = resolve(group)
+    return -1 if resolved is None else resolved._size
 
 
 def get_backend(group: Any = None) -> str:
@@ -234,10 +234,10 @@ def get_backend(group: Any = None) -> str:
     'fake'
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    resolved = resolve(group)
+    if resolved is None:
         raise ValueError("Invalid process group specified")
-    return found._backend
+    return resolved._backend
 
 
 def get_backend_config(group: Any = None) -> str:
@@ -273,10 +273,10 @@ def get_process_group_ranks(group: Any = None) -> list[int]:
     [0, 1]
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None:
+    resolved = resolve(group)
+    if resolved is None:
         raise ValueError("Invalid process group specified")
-    return list(found._ranks)
+    return list(resolved._ranks)
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:
@@ -292,10 +292,10 @@ def get_group_rank(group: Any, global_rank: int) -> int:
     (1, 3)
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None or global_rank not in found._ranks:
+    resolved = resolve(group)
+    if resolved is None or global_rank not in resolved._ranks:
         raise ValueError(f"Global rank {global_rank} is not part of group {group}")
-    return found._ranks.index(global_rank)
+    return resolved._ranks.index(global_rank)
 
 
 def get_global_rank(group: Any, group_rank: int) -> int:
@@ -311,10 +311,10 @@ def get_global_rank(group: Any, group_rank: int) -> int:
     1
     >>> dist.destroy_process_group()
     """
-    found = resolve(group)
-    if found is None or not 0 <= group_rank < found._size:
+    resolved = resolve(group)
+    if resolved is None or not 0 <= group_rank < resolved._size:
         raise ValueError(f"Group rank {group_rank} is not part of group {group}")
-    return found._ranks[group_rank]
+    return resolved._ranks[group_rank]
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
@@ -352,8 +352,8 @@ def warn_not_in_group(name: str) -> None:
 
 
 def _of_processes() -> tuple[int, int]:
-    whole = default_group()
-    return whole._rank, whole._size
+    world = default_group()
+    return world._rank, world._size
 
 
 def _information() -> dict[str, Any] | None:

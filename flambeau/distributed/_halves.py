@@ -43,7 +43,7 @@ def all_reduced(communicator: Any, rank: int, tensor: Tensor, kind: RedOpType, m
         received = empty((size, counts[rank]), dtype=tensor.dtype)
         if gather is not None:
             yield gather()
-        yield communicator.Ialltoallv(_spread(piece, counts), _spread(received, [counts[rank]] * size))
+        yield communicator.Ialltoallv(_chunks_of(piece, counts), _chunks_of(received, [counts[rank]] * size))
         yield None
         part = _reduced(received, kind, size)
         gather = _gathering(communicator, part, piece, counts)
@@ -53,7 +53,7 @@ def all_reduced(communicator: Any, rank: int, tensor: Tensor, kind: RedOpType, m
 
 
 def _gathering(communicator: Any, part: Tensor, piece: Tensor, counts: Sequence[int]) -> Callable[[], Any]:
-    return lambda: communicator.Iallgatherv(_whole(part), _spread(piece, counts))
+    return lambda: communicator.Iallgatherv(_bytes_of(part), _chunks_of(piece, counts))
 
 
 def reduce_scattered(
@@ -62,7 +62,7 @@ def reduce_scattered(
     """The request for a reduction of which this process keeps its part, and what writes it to `output` in the end."""
     size, mine = len(counts), counts[rank]
     received = empty((size, mine), dtype=flat.dtype)
-    requests = [communicator.Ialltoallv(_spread(flat, counts), _spread(received, [mine] * size))]
+    requests = [communicator.Ialltoallv(_chunks_of(flat, counts), _chunks_of(received, [mine] * size))]
 
     def finish() -> None:
         assert flat.numel() >= 0  # which is needed until here
@@ -76,15 +76,15 @@ def _shares(n: int, size: int) -> list[int]:
     return [n // size + (rank < n % size) for rank in range(size)]
 
 
-def _whole(tensor: Tensor) -> list[Any]:
+def _bytes_of(tensor: Tensor) -> list[Any]:
     """A tensor of halves as MPI's buffer of bytes."""
     api, n = library().api, 2 * tensor.numel()
     return [api.memory.fromaddress(tensor.data_ptr() if n else 0, n), n, api.BYTE]
 
 
-def _spread(tensor: Tensor, counts: Sequence[int]) -> list[Any]:
+def _chunks_of(tensor: Tensor, counts: Sequence[int]) -> list[Any]:
     """The same, cut into parts of so many elements."""
-    memory, _, kind = _whole(tensor)
+    memory, _, kind = _bytes_of(tensor)
     sizes = [2 * count for count in counts]
     places = [sum(sizes[:k]) for k in range(len(sizes))]
     return [memory, (sizes, places), kind]

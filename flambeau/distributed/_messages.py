@@ -57,13 +57,13 @@ def _send(
     if result is None:
         warn_not_in_group(call)
         return None
-    plain, to = _tensor(call, "tensor", tensor), _root(call, "dst", result, dst, group_dst)
+    local, to = _tensor(call, "tensor", tensor), _root(call, "dst", result, dst, group_dst)
     if to == result._rank:
         raise ValueError(
             "Invalid destination rank: destination rank should not be the same as the rank of the current process."
         )
     _check_tag(call, tag)
-    return result._begin(call, lambda: result._send(plain, to, tag), [tensor], async_op, peer=to)
+    return result._begin(call, lambda: result._send(local, to, tag), [tensor], async_op, peer=to)
 
 
 def irecv(
@@ -119,7 +119,7 @@ def recv(
 def _receive(
     call: str, group: ProcessGroup, tensor: Any, src: int | None, tag: int, group_src: int | None
 ) -> Work:
-    plain = _tensor(call, "tensor", tensor)
+    local = _tensor(call, "tensor", tensor)
     anybody = src is None and group_src is None
     source = None if anybody else _root(call, "src", group, src, group_src)
     if source == group._rank:
@@ -129,7 +129,7 @@ def _receive(
     _check_tag(call, tag)
     status = group._status()
     work = group._begin(
-        call, lambda: group._receive(plain, source, tag, status), [tensor], True, status=status, peer=source
+        call, lambda: group._receive(local, source, tag, status), [tensor], True, status=status, peer=source
     )
     assert work is not None
     return work

@@ -55,9 +55,9 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
 
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = [None, None]
-    >>> dist.all_gather_object(found, {"of": "this process"})
-    >>> found
+    >>> gathered = [None, None]
+    >>> dist.all_gather_object(gathered, {"of": "this process"})
+    >>> gathered
     [{'of': 'this process'}, {'of': 'this process'}]
     >>> dist.destroy_process_group()
     """
@@ -90,9 +90,9 @@ def gather_object(
     >>> import flambeau
     >>> import flambeau.distributed as dist
     >>> dist.init_process_group("fake", rank=0, world_size=2)
-    >>> found = [None, None]
-    >>> dist.gather_object("mine", found, dst=0)
-    >>> found[0]
+    >>> gathered = [None, None]
+    >>> dist.gather_object("mine", gathered, dst=0)
+    >>> gathered[0]
     'mine'
     >>> dist.destroy_process_group()
     """
@@ -148,10 +148,10 @@ def broadcast_object_list(
     mine = _packed(object_list, result) if result._rank == root else None
     length = _number(0 if mine is None else len(mine), result)
     broadcast(length, group=result, group_src=root)
-    whole = _buffer(int(length.item()), result) if mine is None else mine
-    broadcast(whole, group=result, group_src=root)
+    data = _buffer(int(length.item()), result) if mine is None else mine
+    broadcast(data, group=result, group_src=root)
     if mine is None:
-        values = _unpacked(whole)
+        values = _unpacked(data)
         if len(values) != len(object_list):
             raise ValueError(
                 f"broadcast_object_list(): rank {result._ranks[root]} sends {len(values)} objects, and here is room for {len(object_list)}"
@@ -226,9 +226,9 @@ def send_object_list(
     >>> dist.send_object_list(["a", 1], dst=1)
     >>> dist.destroy_process_group()
     """
-    whole = _packed(object_list, resolve(group))
-    send(_number(len(whole), resolve(group)), dst, group, 0, group_dst)
-    send(whole, dst, group, 0, group_dst)
+    data = _packed(object_list, resolve(group))
+    send(_number(len(data), resolve(group)), dst, group, 0, group_dst)
+    send(data, dst, group, 0, group_dst)
 
 
 def recv_object_list(
@@ -255,9 +255,9 @@ def recv_object_list(
     """
     length = _number(0, resolve(group))
     origin = recv(length, src, group, 0, group_src)
-    whole = _buffer(int(length.item()), resolve(group))
-    recv(whole, origin, group)
-    values = _unpacked(whole)
+    data = _buffer(int(length.item()), resolve(group))
+    recv(data, origin, group)
+    values = _unpacked(data)
     if len(values) != len(object_list):
         raise ValueError(
             f"recv_object_list(): rank {origin} sends {len(values)} objects, and here is room for {len(object_list)}"

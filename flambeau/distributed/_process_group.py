@@ -45,7 +45,7 @@ class ProcessGroup:
         self.group_name, self.group_desc = name, desc or "undefined"
         self._broken: str | None = None
         self._calls = self._sent = 0  # collectives, and messages, that were begun
-        self._known = _flight.Group(name, self.group_desc, world.rank, self._ranks, self._backend)
+        self._recorded = _flight.Group(name, self.group_desc, world.rank, self._ranks, self._backend)
         self._bound: Any = None  # device_id
         self._posted: Any = None  # the last call that was begun
         self._turn = threading.RLock()  # calls are posted one after the other
@@ -121,7 +121,7 @@ class ProcessGroup:
             number = self._sent if is_message else self._calls
             whom = None if peer is None else self._ranks[peer]
             call = _flight.recorder.note(
-                self._known, name, number, is_message, sent, result, facts or (), wait, whom
+                self._recorded, name, number, is_message, sent, result, facts or (), wait, whom
             )
             self._posted = call
             try:

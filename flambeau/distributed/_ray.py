@@ -184,12 +184,12 @@ class RayCluster:
             self._ray.shutdown()
 
     def nodes(self, workers: int) -> list[str]:
-        found = [
+        addresses = [
             node["NodeID"]
             for node in self._ray.nodes()
             if node["Alive"] and node["Resources"].get("CPU", 0) >= workers
         ]
-        return sorted(found, key=lambda node: (node != self._own, node))
+        return sorted(addresses, key=lambda node: (node != self._own, node))
 
     def place(self, nodes: Sequence[str]) -> list[_Placed]:
         ray = self._ray

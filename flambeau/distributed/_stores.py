@@ -196,9 +196,9 @@ class PrefixStore(Store):
         AttributeError: the second argument is no store
 
     >>> from flambeau.distributed import HashStore, PrefixStore
-    >>> whole = HashStore()
-    >>> PrefixStore("first", whole).set("x", "1")
-    >>> whole.list_keys()
+    >>> store = HashStore()
+    >>> PrefixStore("first", store).set("x", "1")
+    >>> store.list_keys()
     ['first/x']
     """
 

@@ -48,10 +48,10 @@ class Work:
         status: Any = None,
     ) -> None:
         self._group, self._call, self._name, self._result = group, call, call.name, result
-        whole = isinstance(requests, list)
-        self._requests: list[Any] = list(requests) if whole else []
+        is_list = isinstance(requests, list)
+        self._requests: list[Any] = list(requests) if is_list else []
         self._rest: Iterator[Any] | None = (
-            None if whole else iter(requests)
+            None if is_list else iter(requests)
         )  # of a call in pieces, which posts one after the other
         self._held = False  # the next piece waits for those before it
         self._finish = finish
@@ -126,9 +126,9 @@ class Work:
 
     def _note_requests(self) -> None:
         address = self._group._world.mpi.api._addressof
-        kept = 0 if self._status is None else address(self._status)
+        status_address = 0 if self._status is None else address(self._status)
         self._addresses = tuple(map(address, self._requests))
-        self._statuses = (kept,) + (0,) * (len(self._requests) - 1) if self._requests else ()
+        self._statuses = (status_address,) + (0,) * (len(self._requests) - 1) if self._requests else ()
 
     # How it is run -----------------------------------------------------------------------------------------------------------
     def _run(self) -> None:

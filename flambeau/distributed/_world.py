@@ -197,8 +197,10 @@ def _managed(mpi: Library) -> World:
         watch = Watch(host, describe)
         watch.join(rank, communicator.allgather(watch.address))
     world = World(mpi, True, communicator, watch, range(size))
-    known = dict(RANK=rank, WORLD_SIZE=size, LOCAL_RANK=local.Get_rank(), LOCAL_WORLD_SIZE=local.Get_size())
-    for name, value in known.items():
+    variables = dict(
+        RANK=rank, WORLD_SIZE=size, LOCAL_RANK=local.Get_rank(), LOCAL_WORLD_SIZE=local.Get_size()
+    )
+    for name, value in variables.items():
         os.environ.setdefault(name, str(value))
     local.Free()
     return world

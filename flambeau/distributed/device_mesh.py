@@ -88,10 +88,10 @@ class DeviceMesh:
     ) -> None:
         if mesh is None:
             raise TypeError("The mesh argument is required except for PRIVATE USAGE ONLY!")
-        given = mesh if isinstance(mesh, Tensor) else tensor(mesh, dtype=by_name["int32"], device="cpu")
-        shape, ranks = tuple(given.shape), tuple(given.reshape(-1).tolist())
+        grid = mesh if isinstance(mesh, Tensor) else tensor(mesh, dtype=by_name["int32"], device="cpu")
+        shape, ranks = tuple(grid.shape), tuple(grid.reshape(-1).tolist())
         if len(set(ranks)) != len(ranks):
-            raise ValueError(f"DeviceMesh: a rank comes twice in {given.tolist()}")
+            raise ValueError(f"DeviceMesh: a rank comes twice in {grid.tolist()}")
         if not ranks:
             raise ValueError("DeviceMesh: there is no rank in it")
         names = None if mesh_dim_names is None else tuple(mesh_dim_names)
@@ -279,19 +279,19 @@ class DeviceMesh:
             "make the mesh with init_device_mesh before"
         )
 
-    def _dim(self, given: int | str | None, call: str) -> int:
-        if given is None:
+    def _dim(self, dim: int | str | None, call: str) -> int:
+        if dim is None:
             if self.ndim > 1:
                 raise RuntimeError(
                     f"{call}(): the DeviceMesh has {self.ndim} dimensions: "
                     "Optional kwarg `mesh_dim` needs to be specified when device_mesh.ndim > 1."
                 )
             return 0
-        if isinstance(given, str):
-            return self._get_mesh_dim_by_name(given)
-        if not -self.ndim <= given < self.ndim:
-            raise IndexError(f"{call}(): there is no dimension {given} in {self}")
-        return given % self.ndim
+        if isinstance(dim, str):
+            return self._get_mesh_dim_by_name(dim)
+        if not -self.ndim <= dim < self.ndim:
+            raise IndexError(f"{call}(): there is no dimension {dim} in {self}")
+        return dim % self.ndim
 
     def _get_mesh_dim_by_name(self, name: str) -> int:
         if not self._names:
@@ -371,8 +371,8 @@ class DeviceMesh:
         before = root._flatten_mapping.get(name)
         if before is None:
             before = self._part(axes, (name,))
-            given = backend_override if isinstance(backend_override, tuple) else (backend_override, None)
-            before._make_groups((given,))
+            backend = backend_override if isinstance(backend_override, tuple) else (backend_override, None)
+            before._make_groups((backend,))
             root._flatten_mapping[name] = before
         elif before._axes != axes:
             raise ValueError(
@@ -529,11 +529,11 @@ def init_device_mesh(
 
 
 def _backend(
-    given: Mapping[int | str, Any] | None, dim: int, names: Sequence[str] | None
+    overrides: Mapping[int | str, Any] | None, dim: int, names: Sequence[str] | None
 ) -> tuple[str | None, Any]:
     """What is said of a dimension's backend, by number or name."""
     keys: list[int | str] = [dim] if names is None else [dim, names[dim]]
-    result = [given[key] for key in keys if given is not None and key in given]
+    result = [overrides[key] for key in keys if overrides is not None and key in overrides]
     if len(result) > 1:
         raise RuntimeError(f"Found redundant dim index {dim} and name {keys[1]} in backend_override")
     if not result:

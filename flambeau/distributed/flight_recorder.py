@@ -22,7 +22,7 @@ from .._compat.absent import refusing
 __all__ = ["first_disagreement", "main", "read"]
 
 
-class _Plain(pickle.Unpickler):
+class _RestrictedUnpickler(pickle.Unpickler):
     """Reads numbers, texts and containers; whatever would run something is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -53,7 +53,7 @@ def read(prefix: str) -> dict[int, dict[str, Any]]:
             continue
         with open(path, "rb") as file:
             data = file.read()
-        dump = json.loads(data) if data[:1] == b"{" else _Plain(io.BytesIO(data)).load()
+        dump = json.loads(data) if data[:1] == b"{" else _RestrictedUnpickler(io.BytesIO(data)).load()
         if not isinstance(dump, dict) or not {"entries", "pg_config"} <= dump.keys():
             raise ValueError(f"{path}: no dump of a flight recorder")
         result[int(rank)] = dump
@@ -100,10 +100,10 @@ def _of_group(
                 e for e in dumps[rank]["entries"] if tuple(e["process_group"]) == group and not e["is_p2p"]
             ]
             calls[rank] = {e["collective_seq_id"]: e for e in own}
-    kept = [min(own) for own in calls.values() if own]
-    if not kept:
+    oldest = [min(own) for own in calls.values() if own]
+    if not oldest:
         return None
-    for number in range(max(kept), max(max(own) for own in calls.values() if own) + 1):
+    for number in range(max(oldest), max(max(own) for own in calls.values() if own) + 1):
         there = {rank: own.get(number) for rank, own in calls.items()}
         kinds = {None if call is None else _kind(call) for call in there.values()}
         if len(kinds) > 1:
@@ -161,10 +161,10 @@ def main(args: Sequence[str] | None = None) -> int:
     Traceback (most recent call last):
     SystemExit: usage: python -m flambeau.distributed.flight_recorder PREFIX
     """
-    given = sys.argv[1:] if args is None else list(args)
-    if len(given) != 1:
+    paths = sys.argv[1:] if args is None else list(args)
+    if len(paths) != 1:
         raise SystemExit("usage: python -m flambeau.distributed.flight_recorder PREFIX")
-    said = first_disagreement(read(given[0]))
+    said = first_disagreement(read(paths[0]))
     print("the ranks agree" if said is None else said)
     return 0 if said is None else 1
 

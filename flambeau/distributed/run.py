@@ -212,9 +212,9 @@ def main(args: Sequence[str] | None = None) -> None:
     >>> from flambeau.distributed.run import main
     >>> main(["--standalone", "--no-python", "true"])
     """
-    given = parse_args(args)
+    options = parse_args(args)
     try:
-        run(given)
+        run(options)
     except ValueError as error:
         get_args_parser().error(str(error))
 

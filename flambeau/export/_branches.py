@@ -45,9 +45,13 @@ def record_call(recorder: Recorder, function: Callable[..., Any], *args: Any, **
 
 # --- functions as graphs ------------------------------
 def _branch(
-    recorder: Recorder, function: Callable[..., Any], flat: Sequence[Any], form: Any, given: Sequence[Node]
+    recorder: Recorder,
+    function: Callable[..., Any],
+    flat: Sequence[Any],
+    form: Any,
+    outer_nodes: Sequence[Node],
 ) -> Branch:
-    """A function recorded on operands, `given` being nodes outside that it may read."""
+    """A function recorded on operands, `outer_nodes` being nodes outside that it may read."""
     graph = Graph()
     with _within(recorder, graph) as captured:
         operands = []
@@ -64,16 +68,18 @@ def _branch(
                 operands.append(type(x)(recorder, Known(x.name.expr, x.name.values, node), x.value))
             else:
                 operands.append(x)
-        for node in given:
+        for node in outer_nodes:
             captured[node] = graph.create_node("placeholder", node.name)
             captured[node].meta.update(node.meta)
         before = set(captured)
         result = function(*tree_unflatten(operands, form))
         leaves, out_form = tree_flatten(result)
-        graph.output(tuple(recorder.inner(recorder.reference(x)) if not _is_plain(x) else x for x in leaves))
+        graph.output(
+            tuple(recorder.inner(recorder.reference(x)) if not _is_constant(x) else x for x in leaves)
+        )
         traced = [recorder.traced(x) if isinstance(x, TensorBase) else None for x in leaves]
-        found = [n for n in captured if n not in before]
-    return Branch(graph, leaves, traced, out_form, found)
+        new_captured = [n for n in captured if n not in before]
+    return Branch(graph, leaves, traced, out_form, new_captured)
 
 
 def _copied(recorder: Recorder, x: Any) -> Any:
@@ -84,7 +90,7 @@ def _copied(recorder: Recorder, x: Any) -> Any:
         recorder.suspended -= 1
 
 
-def _is_plain(x: Any) -> bool:
+def _is_constant(x: Any) -> bool:
     return not isinstance(x, (TensorBase, SymNumber))
 
 
@@ -94,25 +100,25 @@ def _within(recorder: Recorder, graph: Graph) -> Iterator[dict[Node, Node]]:
     saved = (
         recorder.graph,
         recorder.captured,
-        recorder.known,
+        recorder.entries,
         recorder.places,
         recorder.requested,
         recorder.computed_before,
     )
     recorder.graph, recorder.captured = graph, {}
-    recorder.known, recorder.places = dict(recorder.known), dict(recorder.places)
+    recorder.entries, recorder.places = dict(recorder.entries), dict(recorder.places)
     recorder.requested, recorder.computed_before = dict(recorder.requested), dict(recorder.computed_before)
     try:
         yield recorder.captured
     finally:
         lifted = {
-            id(x.tensor): recorder.known[id(x.tensor)]
+            id(x.tensor): recorder.entries[id(x.tensor)]
             for x in recorder.lifted
-            if id(x.tensor) in recorder.known
+            if id(x.tensor) in recorder.entries
         }
-        graph_, captured, known, places, requested, computed = saved
+        graph_, captured, entries, places, requested, computed = saved
         recorder.graph, recorder.captured = graph_, captured
-        recorder.known, recorder.places = {**known, **lifted}, places
+        recorder.entries, recorder.places = {**entries, **lifted}, places
         recorder.requested, recorder.computed_before = requested, computed
 
 
@@ -120,13 +126,13 @@ def _branches(
     recorder: Recorder, functions: Sequence[tuple[Callable, Sequence[Any], Any]]
 ) -> tuple[list[Branch], list[Node]]:
     """Functions as graphs, which all take the same nodes from outside after their operands."""
-    given: list[Node] = []
+    captured: list[Node] = []
     while True:
-        made = [_branch(recorder, f, flat, form, given) for f, flat, form in functions]
+        made = [_branch(recorder, f, flat, form, captured) for f, flat, form in functions]
         more = list(dict.fromkeys(n for b in made for n in b.captured))
         if not more:
-            return made, given
-        given += more
+            return made, captured
+        captured += more
 
 
 def _attribute(recorder: Recorder, name: str, branch: Branch) -> Node:
@@ -160,11 +166,11 @@ def _flat(name: str, operands: Any) -> tuple[list[Any], Any]:
 
 
 def _call(
-    recorder: Recorder, name: str, args: tuple, results: Sequence[Any], known: Sequence[Traced], form: Any
+    recorder: Recorder, name: str, args: tuple, results: Sequence[Any], traced: Sequence[Traced], form: Any
 ) -> Any:
     """The node of the step, and its results: tensors of the example with what is known of them."""
     node = recorder.node(higher_order(name), args, {})
-    for k, (x, result) in enumerate(zip(results, known)):
+    for k, (x, result) in enumerate(zip(results, traced)):
         if isinstance(x, TensorBase):
             item = recorder._item_node(node, k)
             entered = result._replace(node=item)
@@ -198,7 +204,7 @@ def _cond(
     if not isinstance(pred, (TensorBase, SymBool)):
         return (true_fn if pred else false_fn)(*operands)
     flat, form = _flat("cond", tuple(operands))
-    made, given = _branches(recorder, [(true_fn, flat, form), (false_fn, flat, form)])
+    made, captured = _branches(recorder, [(true_fn, flat, form), (false_fn, flat, form)])
     yes, no = made
     if yes.form != no.form or len(yes.results) != len(no.results):
         raise UserError(
@@ -218,7 +224,7 @@ def _cond(
     args = (
         recorder.inner(recorder.reference(pred)),
         *graphs,
-        (*map(recorder.reference, flat), *map(recorder.inner, given)),
+        (*map(recorder.reference, flat), *map(recorder.inner, captured)),
     )
     recorder.suspended += 1
     chosen = yes if bool(pred.value if isinstance(pred, SymBool) else pred) else no
@@ -230,7 +236,7 @@ def _while_loop(
     recorder: Recorder, run: Callable[..., Any], cond_fn: Callable, body_fn: Callable, carried: Any
 ) -> Any:
     flat, form = _flat("while_loop", tuple(carried))
-    if any(_is_plain(x) for x in flat):
+    if any(_is_constant(x) for x in flat):
         raise UserError(
             f"while_loop(): what is carried must be tensors while a program is exported{user_line()}"
         )
@@ -239,7 +245,7 @@ def _while_loop(
         after = body_fn(*xs)
         return tuple(after) if isinstance(after, (tuple, list)) else (after,)
 
-    made, given = _branches(recorder, [(cond_fn, flat, form), (body, flat, form)])
+    made, captured = _branches(recorder, [(cond_fn, flat, form), (body, flat, form)])
     graphs = [
         _attribute(recorder, "while_loop_cond_graph", made[0]),
         _attribute(recorder, "while_loop_body_graph", made[1]),
@@ -250,7 +256,7 @@ def _while_loop(
             raise UserError(
                 f"while_loop(): body_fn must keep shapes and dtypes, {before} becomes {after and after.value} at {k}{user_line()}"
             )
-    args = (*graphs, tuple(map(recorder.reference, flat)), tuple(map(recorder.inner, given)))
+    args = (*graphs, tuple(map(recorder.reference, flat)), tuple(map(recorder.inner, captured)))
     recorder.suspended += 1
     try:
         results = tree_flatten(tuple(run(cond_fn, body_fn, carried)))[0]
@@ -278,19 +284,19 @@ def _map(recorder: Recorder, run: Callable[..., Any], f: Callable, xs: Any, *mor
     rest, rest_form = _flat("map", tuple(more))
     firsts = _slices(recorder, flat)
 
-    def one(*given: Any) -> Any:
+    def one(*captured: Any) -> Any:
         return f(
-            tree_unflatten(list(given[: len(flat)]), form),
-            *tree_unflatten(list(given[len(flat) :]), rest_form),
+            tree_unflatten(list(captured[: len(flat)]), form),
+            *tree_unflatten(list(captured[len(flat) :]), rest_form),
         )
 
-    operands, whole = tree_flatten((*firsts, *rest))
-    (made,), given = _branches(recorder, [(one, operands, whole)])
+    operands, spec = tree_flatten((*firsts, *rest))
+    (made,), captured = _branches(recorder, [(one, operands, spec)])
     graph = _attribute(recorder, "body_graph", made)
     args = (
         graph,
         tuple(map(recorder.reference, flat)),
-        (*map(recorder.reference, rest), *map(recorder.inner, given)),
+        (*map(recorder.reference, rest), *map(recorder.inner, captured)),
     )
     recorder.suspended += 1
     try:
@@ -298,8 +304,8 @@ def _map(recorder: Recorder, run: Callable[..., Any], f: Callable, xs: Any, *mor
     finally:
         recorder.suspended -= 1
     size = recorder.traced(flat[0]).value.shape[0]
-    known = [_stacked(recorder, size, inner, x) for inner, x in zip(made.traced, results)]
-    return _call(recorder, "map_impl", args, _own(recorder, results), known, out_form)
+    traced = [_stacked(recorder, size, inner, x) for inner, x in zip(made.traced, results)]
+    return _call(recorder, "map_impl", args, _own(recorder, results), traced, out_form)
 
 
 def _scan(
@@ -319,23 +325,23 @@ def _scan(
     firsts = _slices(recorder, moved)
     count: list[Any] = []
 
-    def one(*given: Any) -> Any:
+    def one(*captured: Any) -> Any:
         pair = combine_fn(
-            tree_unflatten(list(given[: len(start)]), start_form),
-            tree_unflatten(list(given[len(start) :]), form),
+            tree_unflatten(list(captured[: len(start)]), start_form),
+            tree_unflatten(list(captured[len(start) :]), form),
         )
         carry, y = pair
         count[:] = [tree_flatten(y)[1]]
         return (*tree_flatten(carry)[0], *tree_flatten(y)[0])
 
-    operands, whole = tree_flatten((*start, *firsts))
-    (made,), given = _branches(recorder, [(one, operands, whole)])
+    operands, spec = tree_flatten((*start, *firsts))
+    (made,), captured = _branches(recorder, [(one, operands, spec)])
     graph = _attribute(recorder, "scan_combine_graph", made)
     args = (
         graph,
         tuple(map(recorder.reference, start)),
         tuple(map(recorder.reference, moved)),
-        tuple(map(recorder.inner, given)),
+        tuple(map(recorder.inner, captured)),
     )
     recorder.suspended += 1
     try:
@@ -344,13 +350,13 @@ def _scan(
     finally:
         recorder.suspended -= 1
     size = recorder.traced(moved[0]).value.shape[0]
-    known = [
+    traced = [
         inner if k < len(start) else _stacked(recorder, size, inner, x)
         for k, (inner, x) in enumerate(zip(made.traced, results))
     ]
     owned = _own(recorder, results)
     flat_form = tree_flatten(tuple(owned))[1]
-    result = _call(recorder, "scan", args, owned, known, flat_form)
+    result = _call(recorder, "scan", args, owned, traced, flat_form)
     carry = tree_unflatten(list(result[: len(start)]), start_form)
     ys_flat = [y.flip(0) if reverse else y for y in result[len(start) :]]
     return carry, tree_unflatten(ys_flat, count[0])

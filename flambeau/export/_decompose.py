@@ -142,10 +142,10 @@ def _example(program: ExportedProgram) -> tuple[tuple, dict[str, Any], Any]:
     labels = {
         name: Dim(f"d_{name}", min=max(int(low), 0), max=_end(high)) for name, (low, high) in ranges.items()
     }
-    given = program.example_inputs
+    inputs = program.example_inputs
     leaves: list[Any] = []
-    if given is not None:
-        leaves = program._get_flat_args_with_check(*given)[0]  # type: ignore[assignment]
+    if inputs is not None:
+        leaves = program._get_flat_args_with_check(*inputs)[0]  # type: ignore[assignment]
     else:
         sizes = {name: int(max(low, 2)) + k for k, (name, (low, _)) in enumerate(ranges.items())}
         leaves = [_made(v, sizes) for v in values]
@@ -191,10 +191,10 @@ def _keep(program: ExportedProgram, made: ExportedProgram) -> None:
     """Let the kinds and names of inputs be those of the program."""
     before = {str(s.target): s for s in program.graph_signature.input_specs if s.target is not None}
     for spec in made.graph_signature.input_specs:
-        known = before.get(str(spec.target))
-        if known is not None:
-            spec.kind, spec.persistent = known.kind, known.persistent
-            if known.kind is InputKind.CONSTANT_TENSOR or known.persistent is False:
+        previous = before.get(str(spec.target))
+        if previous is not None:
+            spec.kind, spec.persistent = previous.kind, previous.persistent
+            if previous.kind is InputKind.CONSTANT_TENSOR or previous.persistent is False:
                 made.constants[str(spec.target)] = program.constants[str(spec.target)]
 
 
@@ -294,9 +294,9 @@ def _is_written(node: Node) -> bool:
 def _functional(graph: Graph, node: Node) -> Node:
     """The value that an input has in the end, in a graph that does not write to it."""
     aliases = _aliases(node)
-    plain = all(a is node or (_writes(a) and a.args[0] in aliases) for a in aliases)
+    only_writes = all(a is node or (_writes(a) and a.args[0] in aliases) for a in aliases)
     value = node
-    if plain and all(_pure_target(a) is not None for a in aliases[1:]):
+    if only_writes and all(_pure_target(a) is not None for a in aliases[1:]):
         for each in list(graph.nodes):
             if each in aliases[1:]:
                 value = _step(graph, each, value)
@@ -319,8 +319,8 @@ def _sweep(graph: Graph) -> None:
     """Take out what nothing uses and what writes nothing."""
     for node in reversed(list(graph.nodes)):
         schema = getattr(node.target, "_schema", None)
-        kept = schema is not None and (schema.is_mutable or not schema.returns)
-        if node.op in ("call_function", "get_attr") and not node.users and not kept:
+        has_effects = schema is not None and (schema.is_mutable or not schema.returns)
+        if node.op in ("call_function", "get_attr") and not node.users and not has_effects:
             graph.erase_node(node)
 
 

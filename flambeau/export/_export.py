@@ -187,8 +187,8 @@ class _Call:
                 if kind != "constant":
                     recorder.lift(t, kind, name)
             names, heads = self.names()
-            given, inputs = self._inputs(recorder, names, sizes)
-            call_args, call_kwargs = tree_unflatten(given, self.in_spec)
+            input_leaves, inputs = self._inputs(recorder, names, sizes)
+            call_args, call_kwargs = tree_unflatten(input_leaves, self.in_spec)
             calls = _Calls(recorder, self.mod, self.preserved)
             try:
                 with recorder, calls.watched():
@@ -207,7 +207,7 @@ class _Call:
         self, recorder: Recorder, names: Sequence[str], sizes: Sequence[dict[int, Expr]]
     ) -> tuple[list[Any], list[tuple[Node, Any]]]:
         """What the module is called with, and for each leaf its node and what is known of it."""
-        given: list[Any] = []
+        input_leaves: list[Any] = []
         inputs: list[tuple[Node, Any]] = []
         symbols = recorder.symbols
         for name, leaf, own in zip(names, self.flat, sizes):
@@ -224,15 +224,15 @@ class _Call:
                 value = value_of(leaf, shape, strides)
                 shadows = tuple(like(value, leaf, w) for w in symbols.worlds[1:])
                 recorder.enter(copied, Traced(node, value, shadows))
-                given.append(copied)
+                input_leaves.append(copied)
                 node.meta["val"] = value
             elif own:
                 e = settle(symbols, own[0])
                 values = tuple(e.value(w) if isinstance(e, Expr) else e for w in symbols.worlds)
-                given.append(recorder._number(e if isinstance(e, Expr) else number(e), values, node))
+                input_leaves.append(recorder._number(e if isinstance(e, Expr) else number(e), values, node))
                 node.meta["val"] = e
             elif isinstance(leaf, _CONSTANTS):
-                given.append(leaf)
+                input_leaves.append(leaf)
                 node.meta["val"] = leaf
             else:
                 raise UserError(
@@ -241,7 +241,7 @@ class _Call:
                     "type, use torch.utils._pytree.register_pytree_node."
                 )
             inputs.append((node, node.meta["val"]))
-        return given, inputs
+        return input_leaves, inputs
 
     def _output(self, recorder: Recorder, x: Any) -> tuple[Any, Any]:
         """A leaf of the result: what the output node returns, and its argument in the signature."""
@@ -273,12 +273,14 @@ class _Call:
     ) -> ExportedProgram:
         specs = []
         constants: dict[str, Any] = {}
-        kept = {node for node in recorder.graph.nodes if node.op == "placeholder"}
+        placeholders = {node for node in recorder.graph.nodes if node.op == "placeholder"}
         ordered = {node: k for k, node in enumerate(recorder.graph.nodes)}
-        for x in sorted((x for x in recorder.lifted if x.node in kept), key=lambda x: ordered[x.node]):
+        for x in sorted(
+            (x for x in recorder.lifted if x.node in placeholders), key=lambda x: ordered[x.node]
+        ):
             persistent = None
             if x.kind == "buffer":
-                persistent = x.name not in state.kept_out
+                persistent = x.name not in state.non_persistent
             if x.kind == "constant" or persistent is False:
                 constants[x.name] = state.original.get(x.name, x.tensor)
             specs.append(InputSpec(_KINDS[x.kind], TensorArgument(x.node.name), x.name, persistent))
@@ -290,8 +292,8 @@ class _Call:
         for node in recorder.graph.nodes:
             if "val" in node.meta:
                 node.meta["val"] = _settled(symbols, node.meta["val"])
-        whole = ModuleCallSignature([], [], self.in_spec, out_spec, heads)
-        entries = [ModuleCallEntry("", whole)]
+        own_signature = ModuleCallSignature([], [], self.in_spec, out_spec, heads)
+        entries = [ModuleCallEntry("", own_signature)]
         entries += [
             ModuleCallEntry(path, calls.signatures.get(path)) for path, _ in self.mod.named_modules() if path
         ]
@@ -368,25 +370,25 @@ class _State:
         self.tensors: dict[str, tuple[Any, str]] = {}
         self.attributes: dict[int, tuple[Any, str, str]] = {}
         self.original: dict[str, Any] = {}
-        self.kept_out: set[str] = set()
+        self.non_persistent: set[str] = set()
         self.owners: list[tuple[Module, str, str]] = []  # of buffers
-        self.plain: list[tuple[Module, str, Any]] = []  # other attributes that are tensors
+        self.tensor_attributes: list[tuple[Module, str, Any]] = []  # other attributes that are tensors
         for name, p in mod.named_parameters(remove_duplicate=False):
             self._enter(name, p, "parameter")
         for path, inner in mod.named_modules(remove_duplicate=False):
             for name, b in inner._buffers.items():
                 if b is not None:
-                    whole = f"{path}.{name}" if path else name
-                    self.owners.append((inner, name, whole))
-                    self.original[whole] = b
+                    full_name = f"{path}.{name}" if path else name
+                    self.owners.append((inner, name, full_name))
+                    self.original[full_name] = b
                     if name in inner._non_persistent_buffers_set:
-                        self.kept_out.add(whole)
+                        self.non_persistent.add(full_name)
             for name, t in vars(inner).items():
                 if isinstance(t, TensorBase):
-                    whole = f"{path}.{name}" if path else name
-                    self._enter(whole, t, "constant")
-                    self.original[whole] = t
-                    self.plain.append((inner, name, t))
+                    full_name = f"{path}.{name}" if path else name
+                    self._enter(full_name, t, "constant")
+                    self.original[full_name] = t
+                    self.tensor_attributes.append((inner, name, t))
 
     def _enter(self, name: str, t: Any, kind: str) -> None:
         self.tensors[name] = t, kind
@@ -400,30 +402,30 @@ class _State:
         constants = {n: v for n, v in self.tensors.items() if v[1] == "constant"}
         for n in constants:
             del self.tensors[n]
-        for inner, name, whole in self.owners:
-            b = self.original[whole]
+        for inner, name, full_name in self.owners:
+            b = self.original[full_name]
             if id(b) not in copies:
                 copies[id(b)] = b.detach().clone().requires_grad_(b.requires_grad)
             inner._buffers[name] = copies[id(b)]
-            self._enter(whole, copies[id(b)], "buffer")
+            self._enter(full_name, copies[id(b)], "buffer")
         self.tensors.update(constants)
-        self.copies = {whole: inner._buffers[name] for inner, name, whole in self.owners}
+        self.copies = {full_name: inner._buffers[name] for inner, name, full_name in self.owners}
         try:
             yield
         finally:
-            for inner, name, whole in self.owners:
-                inner._buffers[name] = self.original[whole]
-            for inner, name, t in self.plain:
+            for inner, name, full_name in self.owners:
+                inner._buffers[name] = self.original[full_name]
+            for inner, name, t in self.tensor_attributes:
                 vars(inner)[name] = t
 
     def write_back(self, recorder: Recorder) -> None:
         """Nodes for buffers that the program set to other tensors; UserError for attributes that are no buffers."""
-        for inner, name, whole in self.owners:
+        for inner, name, full_name in self.owners:
             now = inner._buffers.get(name)
-            before = self.copies[whole]
+            before = self.copies[full_name]
             if now is not before and isinstance(now, TensorBase):
                 recorder.step("copy_", "default", before, now)
-        for inner, name, t in self.plain:
+        for inner, name, t in self.tensor_attributes:
             if vars(inner).get(name) is not t:
                 raise ValueError(
                     f"The tensor attribute self.{name} was assigned during export. Such attributes must be registered as buffers using "
@@ -434,7 +436,7 @@ class _State:
     def dict(self) -> dict[str, Any]:
         """Parameters and persistent buffers by name: the module's own tensors."""
         result = {n: t for n, (t, kind) in self.tensors.items() if kind == "parameter"}
-        return {**result, **{n: self.original[n] for _, _, n in self.owners if n not in self.kept_out}}
+        return {**result, **{n: self.original[n] for _, _, n in self.owners if n not in self.non_persistent}}
 
 
 class _Calls:
@@ -508,12 +510,12 @@ def _guard(recorder: Recorder, inputs: Sequence[tuple[Node, Any]]) -> None:
         return
     first = next((n for n in recorder.graph.nodes if n.op != "placeholder"), None)
     with recorder.graph.inserting_before(first) if first is not None else contextlib.nullcontext():
-        known = _Nodes(recorder.graph, inputs)
+        nodes = _Nodes(recorder.graph, inputs)
         for g in guards:
-            if not all(known.has(name) for name in g.expr.symbols()):
+            if not all(nodes.has(name) for name in g.expr.symbols()):
                 continue
-            value = known.of(g.expr)
-            outcome = known.call(call_of(g.relation), value, 0)
+            value = nodes.of(g.expr)
+            outcome = nodes.call(call_of(g.relation), value, 0)
             message = f"Guard failed: {g} ({g.why})"
             recorder.graph.create_node(
                 "call_function", target("aten", "_assert_scalar"), (outcome, message), {}
@@ -532,8 +534,8 @@ class _Nodes:
             for d, e in sizes:
                 if isinstance(e, Expr) and len(e.symbols()) == 1:
                     (name,) = e.symbols()
-                    plain = e == symbol(name)
-                    if e.linear_in(name) is not None and (plain or name not in self.places):
+                    is_symbol = e == symbol(name)
+                    if e.linear_in(name) is not None and (is_symbol or name not in self.places):
                         self.places[name] = node, d, e
 
     def has(self, name: str) -> bool:

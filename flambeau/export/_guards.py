@@ -137,10 +137,10 @@ class Guards:
         return follows
 
     def _check_range(self, guard: str, path: str, size: str, symbol: str, number: int, result: int) -> None:
-        known = self.ranges.get(symbol)
-        if known is None:
+        limits = self.ranges.get(symbol)
+        if limits is None:
             return
-        low, high = known
+        low, high = limits
         # PyTorch's programs take a size of 0 or 1 where the least size is 2, which it puts for "not 0 or 1"
         for holds, sign, word, bound in (
             (low <= 2 or number >= low, ">=", ">=", low),
@@ -210,18 +210,18 @@ def in_order(kwargs: dict[str, Any], in_spec: TreeSpec) -> dict[str, Any]:
     return {name: kwargs[name] for name in wanted}
 
 
-def is_plain(in_spec: TreeSpec) -> bool:
+def is_flat(in_spec: TreeSpec) -> bool:
     """Whether no argument of a call is a container."""
     return all(child.is_leaf() for part in in_spec.children() for child in part.children())
 
 
 def leaves_of(args: tuple, kwargs: dict[str, Any], in_spec: TreeSpec) -> list[Any]:
     """The leaves of a call's arguments; ValueError where their structure is not that of the exported call."""
-    given = (args, in_order(kwargs, in_spec))
-    leaves, spec = tree_flatten(given)
+    call = (args, in_order(kwargs, in_spec))
+    leaves, spec = tree_flatten(call)
     if spec != in_spec:
         try:  # dictionaries in another order of their keys, and subclasses that hold the same
-            leaves = in_spec.flatten_up_to(given)
+            leaves = in_spec.flatten_up_to(call)
             if not all(map(tree_is_leaf, leaves)):
                 raise ValueError
         except ValueError:

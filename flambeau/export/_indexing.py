@@ -18,7 +18,7 @@ def _steps(recorder: Recorder, x: Any, index: Any) -> tuple[Any, list[Any]] | No
     items = list(index) if isinstance(index, tuple) else [index]
     rank = x.dim()
     used = sum(map(_consumed, items))
-    if used > rank or sum(i is ... for i in items) > 1 or not all(map(_is_plain, items)):
+    if used > rank or sum(i is ... for i in items) > 1 or not all(map(_is_basic, items)):
         return None
     looked: list[Any] = []
     dim = 0
@@ -46,7 +46,7 @@ def _steps(recorder: Recorder, x: Any, index: Any) -> tuple[Any, list[Any]] | No
     return x, looked
 
 
-def _is_plain(item: Any) -> bool:
+def _is_basic(item: Any) -> bool:
     if item is None or item is ... or type(item) is int or isinstance(item, SymInt):
         return True
     if isinstance(item, slice):

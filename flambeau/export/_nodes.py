@@ -29,7 +29,7 @@ class Nodes:
         self.symbols, self.attributes = symbols, attributes
         self.graph = Graph()
         self.suspended = 0
-        self.known: dict[
+        self.entries: dict[
             int, tuple[Any, Traced]
         ] = {}  # by identity; with the tensors, so that it stays theirs
         self.places: dict[Any, Traced] = {}
@@ -52,7 +52,7 @@ class Nodes:
         self.began_with_grad = is_grad_enabled()
         self.without_history: set[Node] = set()  # what no gradient flows through, such as buffers
         self.decompositions: Mapping[Any, Callable[..., Any]] = {}  # what runs in the place of overloads
-        self.whole = self.graph  # that of the program, while `graph` may be that of a branch
+        self.program_graph = self.graph  # that of the program, while `graph` may be that of a branch
         self.captured: dict[Node, Node] | None = (
             None  # in a branch: nodes outside, and the inputs that stand for them
         )
@@ -65,7 +65,7 @@ class Nodes:
     # --- tensors ------------------------------
     def enter(self, t: Any, result: Traced) -> None:
         """Let what is known stand for a tensor from here on."""
-        self.known[id(t)] = t, result
+        self.entries[id(t)] = t, result
         self.places[place(t)] = result
 
     def knows(self, t: Any) -> bool:
@@ -73,12 +73,12 @@ class Nodes:
         return (
             self.count > 0
             and id(t) not in self.attributes
-            and (id(t) in self.known or place(t) in self.places)
+            and (id(t) in self.entries or place(t) in self.places)
         )
 
     def traced(self, t: Any) -> Traced:
         """What is known of a tensor: of one that was there before, or came otherwise, a node that gives it."""
-        result = self.known.get(id(t))
+        result = self.entries.get(id(t))
         return self._discovered(t) if result is None else result[1]
 
     def _discovered(self, t: Any) -> Traced:
@@ -88,7 +88,7 @@ class Nodes:
         elif place(t) in self.places:
             before = self.places[place(t)]
             node = self.node(target("aten", "detach"), (before.node,), {})
-            result = Traced(node, self._plain(before.value), before.shadows)
+            result = Traced(node, self._untracked(before.value), before.shadows)
             self._describe(result)
         else:
             self._read_recording()
@@ -105,7 +105,7 @@ class Nodes:
         k = sum(x.name.startswith("lifted_tensor_") for x in self.lifted)
         return self.lift(t, "constant", f"lifted_tensor_{k}")
 
-    def _plain(self, value: TensorValue) -> TensorValue:
+    def _untracked(self, value: TensorValue) -> TensorValue:
         return TensorValue(
             value.shape, value.dtype, value.strides, value.device, False, value.layout, value.offset
         )
@@ -121,7 +121,7 @@ class Nodes:
         prefix = {"parameter": "p_", "buffer": "b_", "constant": "c_"}[kind]
         label = prefix + "".join(c if c.isalnum() else "_" for c in name)
         with self._before_inputs():
-            node = self.whole.create_node("placeholder", label, name=label)
+            node = self.program_graph.create_node("placeholder", label, name=label)
         node.target = node.name
         self.suspended += 1
         shadow = shadow_of(t)
@@ -136,8 +136,8 @@ class Nodes:
 
     def _before_inputs(self) -> Any:
         """Where lifted tensors stand: before the program's inputs, and before anything that is computed."""
-        first = self.first or next((n for n in self.whole.nodes if n.op != "placeholder"), None)
-        return contextlib.nullcontext() if first is None else self.whole.inserting_before(first)
+        first = self.first or next((n for n in self.program_graph.nodes if n.op != "placeholder"), None)
+        return contextlib.nullcontext() if first is None else self.program_graph.inserting_before(first)
 
     def _describe(self, result: Traced) -> None:
         result.node.meta["val"] = result.value

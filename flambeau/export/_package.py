@@ -204,7 +204,7 @@ class CompiledModel:
         leaves, spec = tree_flatten((args, kwargs))
         if spec != self._in_spec:
             raise TypeError(f"{self}: expected arguments of the structure {self._in_spec}, got {spec}")
-        given = [
+        inputs = [
             t for k, (x, d) in enumerate(zip(leaves, self._inputs)) if (t := self._taken(k, x, d)) is not None
         ]
         results = [
@@ -214,7 +214,7 @@ class CompiledModel:
         made = [t for t in results if isinstance(t, TensorBase)]
         workspace = empty((self._workspace + _ALIGNED,), dtype=by_name["uint8"])
         place = -(-workspace.data_ptr() // _ALIGNED) * _ALIGNED
-        self._check(self._library.model_run(_addresses(given), _addresses(made), ctypes.c_void_p(place)))
+        self._check(self._library.model_run(_addresses(inputs), _addresses(made), ctypes.c_void_p(place)))
         return tree_unflatten(results, self._out_spec)
 
     def _taken(self, k: int, x: Any, wanted: dict[str, Any]) -> TensorBase | None:

@@ -116,22 +116,32 @@ class Recorder(Worlds):
         if op.entry.details.get("of_values"):
             return self._of_values(op, func, args, kwargs)
         out = kwargs.get("out")
-        given = {k: v for k, v in kwargs.items() if k != "out"} if isinstance(out, TensorBase) else kwargs
-        result = written(op, args, given, named=True)
+        without_out = (
+            {k: v for k, v in kwargs.items() if k != "out"} if isinstance(out, TensorBase) else kwargs
+        )
+        result = written(op, args, without_out, named=True)
         if result is not None:
             schema = result.overload.schema
             function = self._target(schema)
             if function is not None:
-                plain = tuple(v for n, v in result.values if not n)
+                positional = tuple(v for n, v in result.values if not n)
                 named = {n: v for n, v in result.values if n}
                 if isinstance(out, TensorBase):
-                    made = self.emit(function, plain, named, func, args, given, item=result.item)
+                    made = self.emit(function, positional, named, func, args, without_out, item=result.item)
                     out.resize_(made.shape) if tuple(out.shape) != tuple(made.shape) else None
                     return out.copy_(made)
                 returns = len(schema.returns)
                 listed = returns == 1 and "[]" in schema.returns[0].type.form
                 return self.emit(
-                    function, plain, named, func, args, kwargs, result.item, None if listed else returns, op
+                    function,
+                    positional,
+                    named,
+                    func,
+                    args,
+                    kwargs,
+                    result.item,
+                    None if listed else returns,
+                    op,
                 )
         return self._other(op, func, args, kwargs)
 
@@ -164,9 +174,9 @@ class Recorder(Worlds):
             self.suspended -= 1
         options = {k: v for k, v in kwargs.items() if k in ("copy", "memory_format", "non_blocking")}
         moved = made.device != args[0].device
-        given = (args[0], made.device, made.dtype) if moved else (args[0], made.dtype)
+        arguments = (args[0], made.device, made.dtype) if moved else (args[0], made.dtype)
         function = target("aten", "to", "device" if moved else "dtype")
-        return self.emit(function, given, options, func, args, kwargs)
+        return self.emit(function, arguments, options, func, args, kwargs)
 
     def _composed(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """The result of what ATen has not, by the operations that it calls, where none of these depends on sizes."""
@@ -179,7 +189,7 @@ class Recorder(Worlds):
         ):
             return NotImplemented
         was_sized, self.sized = self.sized, False
-        known, places, requested = dict(self.known), dict(self.places), dict(self.requested)
+        entries, places, requested = dict(self.entries), dict(self.places), dict(self.requested)
         lifted = list(self.lifted)
         last = next(iter(reversed(self.graph.nodes)), None)
         self.inside += 1
@@ -193,19 +203,19 @@ class Recorder(Worlds):
         finally:
             self.inside -= 1
             self.sized = self.sized or was_sized
-        self.known, self.places, self.requested = known, places, requested
+        self.entries, self.places, self.requested = entries, places, requested
         self._take_back(last, {x.node for x in lifted})
         self.lifted = lifted
         return NotImplemented
 
-    def _take_back(self, last: Node | None, kept: set[Node]) -> None:
+    def _take_back(self, last: Node | None, retained: set[Node]) -> None:
         for node in reversed(list(self.graph.nodes)):
             if node is last:
                 break
-            if node not in kept:
+            if node not in retained:
                 self.graph.erase_node(node)
         for node in [n for n in self.graph.nodes if n.op == "placeholder" and not n.users]:
-            if any(x.node is node for x in self.lifted) and node not in kept:
+            if any(x.node is node for x in self.lifted) and node not in retained:
                 self.graph.erase_node(node)
 
     def _of_values(self, op: Op, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -234,10 +244,10 @@ class Recorder(Worlds):
         self.suspended += 1
         try:
             made = func(*example_of(args), **example_of(kwargs))
-            kept = made.detach().clone()
+            constant = made.detach().clone()
         finally:
             self.suspended -= 1
-        lifted = self._lift_constant(kept)
+        lifted = self._lift_constant(constant)
         node = self.node(target("aten", "lift_fresh_copy"), (lifted.node,), {})
         result = Traced(node, lifted.value, lifted.shadows)
         self._describe(result)

@@ -166,10 +166,10 @@ def results_count(result: Any) -> int:
     return len(result) if isinstance(result, (tuple, list)) else 1
 
 
-def storages_of(result: Any, found: set[int]) -> None:
+def storages_of(result: Any, storages: set[int]) -> None:
     """The serial numbers of the storages of what a call gave."""
     if hasattr(result, "storage"):
-        found.add(result.storage)
+        storages.add(result.storage)
     elif isinstance(result, (list, tuple)):
         for each in result:
-            storages_of(each, found)
+            storages_of(each, storages)

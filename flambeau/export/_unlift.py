@@ -18,7 +18,7 @@ from ..library._targets import Target
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..utils._pytree import TreeSpec, tree_is_leaf, tree_leaves
-from ._guards import Guards, Violation, is_plain, leaves_of
+from ._guards import Guards, Violation, is_flat, leaves_of
 from ._values import is_tensor
 from .graph_signature import InputKind, OutputKind
 
@@ -92,7 +92,7 @@ def _written_back(
 ) -> tuple:
     """The outputs that the caller gets, after the others were written to where they belong."""
     after: dict[Any, Node] = {}
-    given = []
+    values = []
     for spec, value in zip(program.graph_signature.output_specs, outputs):
         if spec.kind in WRITTEN:
             of_input = spec.kind is OutputKind.USER_INPUT_MUTATION
@@ -103,8 +103,8 @@ def _written_back(
             else:
                 after[value] = graph.call_method("copy_", (place, value))
         elif spec.kind is not OutputKind.TOKEN:
-            given.append(value)
-    return tuple(after.get(v, v) if isinstance(v, Node) else v for v in given)
+            values.append(value)
+    return tuple(after.get(v, v) if isinstance(v, Node) else v for v in values)
 
 
 def direct(node: Node) -> Any:
@@ -165,16 +165,18 @@ class Keywords(_PyTreeCodeGen):
         head = super(_PyTreeCodeGen, self).gen_fn_def(names, maybe_return_annotation)
         if not free_vars:
             return head
-        plain = [v.partition("=")[0].partition(":")[0].strip() for v in free_vars]
-        if is_plain(spec):
-            renamed = [(a, b) for a, b in zip(plain, names) if a != b]
+        variables = [v.partition("=")[0].partition(":")[0].strip() for v in free_vars]
+        if is_flat(spec):
+            renamed = [(a, b) for a, b in zip(variables, names) if a != b]
             if not renamed:
                 return head
             return f"{head}\n    {', '.join(a for a, _ in renamed)} = {', '.join(b for _, b in renamed)}"
         count = spec.child(0).num_children
         by_name = ", ".join(f"{key!r}: {name}" for key, name in zip(spec.child(1).context, names[count:]))
-        given = f"(({''.join(f'{name}, ' for name in names[:count])}), {{{by_name}}})"
-        return f"{head}\n    {', '.join(plain)}, = fx_pytree.tree_flatten_spec({given}, self._in_spec)"
+        arguments = f"(({''.join(f'{name}, ' for name in names[:count])}), {{{by_name}}})"
+        return (
+            f"{head}\n    {', '.join(variables)}, = fx_pytree.tree_flatten_spec({arguments}, self._in_spec)"
+        )
 
     def generate_output(self, output_args: Any, *, repr_fn: Callable[[Any], str] = repr) -> str:
         spec = self.pytree_info.out_spec
@@ -190,8 +192,8 @@ def names_of(program: ExportedProgram) -> list[str]:
     call = program.module_call_graph[0].signature
     spec = program._in_spec()
     count, keywords = spec.child(0).num_children, list(spec.child(1).context)
-    known = list(call.forward_arg_names or ()) if call is not None else []
-    positional = known[:count] if len(known) >= count else [f"arg_{k}" for k in range(count)]
+    arg_names = list(call.forward_arg_names or ()) if call is not None else []
+    positional = arg_names[:count] if len(arg_names) >= count else [f"arg_{k}" for k in range(count)]
     if not all(map(_is_parameter, positional)) or len({*positional, *keywords}) < count + len(keywords):
         positional = [f"arg_{k}" for k in range(count)]
     wrong = [name for name in keywords if not isinstance(name, str) or not _is_parameter(name)]
@@ -224,11 +226,11 @@ class Checked:
         self.in_spec, self.as_guards = program._in_spec(), as_guards
         specs = program.graph_signature.input_specs
         nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
-        given = [n for n, s in zip(nodes, specs) if s.kind is InputKind.USER_INPUT]
+        user_inputs = [n for n, s in zip(nodes, specs) if s.kind is InputKind.USER_INPUT]
         self.guards = Guards(
-            paths(self.in_spec, names), [n.meta.get("val") for n in given], program._ranges()
+            paths(self.in_spec, names), [n.meta.get("val") for n in user_inputs], program._ranges()
         )
-        self.plain = is_plain(self.in_spec)
+        self.is_flat = is_flat(self.in_spec)
         self.count, self.keywords = self.in_spec.child(0).num_children, self.in_spec.child(1).context
 
     def __call__(
@@ -239,7 +241,7 @@ class Checked:
 
     def leaves(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
         """The leaves of a call's arguments, checked."""
-        if self.plain and len(args) == self.count and len(kwargs) == len(self.keywords) == 0:
+        if self.is_flat and len(args) == self.count and len(kwargs) == len(self.keywords) == 0:
             leaves = list(args)
             if not all(type(x) is Tensor or tree_is_leaf(x) for x in leaves):
                 leaves = leaves_of(args, kwargs, self.in_spec)

@@ -109,17 +109,17 @@ def _check_inputs(program: ExportedProgram) -> None:
                 f"InputSpec of {name}: expected the name of a {spec.kind.name}, got {spec.target!r}"
             )
         if spec.kind is InputKind.CUSTOM_OBJ:
-            known: Any = program.constants
+            targets: Any = program.constants
         elif not isinstance(spec.arg, TensorArgument):
             raise SpecViolationError(
                 f"{spec.kind.name} {name} is not a tensor argument. Found {spec.arg} instead."
             )
         elif spec.kind is InputKind.CONSTANT_TENSOR or spec.persistent is False:
-            known = program.constants
+            targets = program.constants
         else:
-            known = program.state_dict
-        if spec.target not in known:
-            where = "constants" if known is program.constants else "state dict"
+            targets = program.state_dict
+        if spec.target not in targets:
+            where = "constants" if targets is program.constants else "state dict"
             raise SpecViolationError(f"{spec.kind.name} {spec.target} is not in the {where}.")
 
 
@@ -144,12 +144,12 @@ def _check_outputs(program: ExportedProgram) -> None:
         if not isinstance(spec.arg, (ConstantArgument, TokenArgument)) and spec.arg.name != name:
             raise SpecViolationError(f"Output spec name {spec.arg.name} does not match node name {name}")
         if spec.kind in _WRITTEN:
-            known: Any = getattr(signature, _WRITTEN[spec.kind])
+            targets: Any = getattr(signature, _WRITTEN[spec.kind])
         elif spec.kind in (OutputKind.USER_INPUT_MUTATION, OutputKind.GRADIENT_TO_USER_INPUT):
-            known = inputs
+            targets = inputs
         else:
             continue
-        if spec.target not in known:
+        if spec.target not in targets:
             raise SpecViolationError(
                 f"{spec.kind.name} output {name} has no target {spec.target!r} in the signature's inputs"
             )

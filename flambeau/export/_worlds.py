@@ -64,9 +64,9 @@ class Worlds(Numbers):
         rule = self.decompositions.get(function)
         if rule is not None:
             with self.mode:
-                found = rule(*args, **kwargs)
-            if found is not NotImplemented:
-                return found if item is None else found[item]
+                decomposed = rule(*args, **kwargs)
+            if decomposed is not NotImplemented:
+                return decomposed if item is None else decomposed[item]
         self.suspended += 1
         try:
             result = run(*example_of(run_args), **example_of(run_kwargs))
@@ -138,8 +138,8 @@ class Worlds(Numbers):
         """Whether a gradient may flow through a tensor when the program runs, where inputs may require one that do not now."""
         if not (t.is_floating_point() or t.is_complex()):
             return False
-        found = self.known.get(id(t))
-        return found is None or found[1].node not in self.without_history
+        entry = self.entries.get(id(t))
+        return entry is None or entry[1].node not in self.without_history
 
     def _item_node(self, node: Node, k: int) -> Node:
         made = self.node(operator.getitem, (node, k), {})
@@ -161,28 +161,28 @@ class Worlds(Numbers):
         """Nodes for what a call gave."""
         if isinstance(result, TensorBase):
             value = self._described(result, shadows, sizes, more, path, opaque)
-            found = Traced(node, value, tuple(shadows))
-            self._describe(found)
-            if detached and id(result) in self.known:
+            entry = Traced(node, value, tuple(shadows))
+            self._describe(entry)
+            if detached and id(result) in self.entries:
                 return  # itself, with its history
             if detached and (result.is_floating_point() or result.is_complex()):
                 if node.target is not target("aten", "detach"):
-                    found = found._replace(node=self.node(target("aten", "detach"), (node,), {}))
-                    self._describe(found)
-                self.without_history.add(found.node)
-            self.enter(result, found)
+                    entry = entry._replace(node=self.node(target("aten", "detach"), (node,), {}))
+                    self._describe(entry)
+                self.without_history.add(entry.node)
+            self.enter(result, entry)
         elif isinstance(result, (tuple, list)) and any(isinstance(x, TensorBase) for x in leaves_of(result)):
-            known: list[Any] = []
+            values: list[Any] = []
             for k, each in enumerate(result):
                 if isinstance(each, (TensorBase, tuple, list)):
                     inner = self._item_node(node, k)
                     self._name(
                         inner, each, [s[k] for s in shadows], sizes, more, (*path, k), opaque, detached
                     )
-                    known.append(inner.meta.get("val"))
+                    values.append(inner.meta.get("val"))
                 else:
-                    known.append(None)
-            node.meta["val"] = tuple(known)
+                    values.append(None)
+            node.meta["val"] = tuple(values)
 
     def _described(
         self,
@@ -230,23 +230,23 @@ class Worlds(Numbers):
             return e
         return self._new_symbol(values[0], "u", values)
 
-    def _sizes_of(self, given: Any) -> list[Expr]:
+    def _sizes_of(self, args: Any) -> list[Expr]:
         """The expressions that sizes of results may be made of."""
         result: list[Expr] = []
-        tensors = [x for x in leaves_of(given) if isinstance(x, TensorBase)]
+        tensors = [x for x in leaves_of(args) if isinstance(x, TensorBase)]
         shapes = [self.traced(t).value.shape for t in tensors]
-        for x in leaves_of(given):
+        for x in leaves_of(args):
             if isinstance(x, SymInt) and x.name.expr is not None:
                 result.append(x.name.expr)
         for shape in shapes:
             result += [e for e in shape if isinstance(e, Expr)]
         for shape in shapes:
             for first in range(len(shape)):
-                whole: Any = 1
+                step: Any = 1
                 for k in range(first, len(shape)):
-                    whole = shape[k] * whole
-                    if k > first and isinstance(whole, Expr):
-                        result.append(whole)
+                    step = shape[k] * step
+                    if k > first and isinstance(step, Expr):
+                        result.append(step)
         rank = max((len(s) for s in shapes), default=0)
         if len(shapes) > 1:
             for d in range(rank):
@@ -261,24 +261,24 @@ class Worlds(Numbers):
         self, node: Node, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], result: Any
     ) -> tuple[list[Any], bool]:
         """The results in the other worlds, and whether they came of drawn elements."""
-        found: list[Any] = []
+        results: list[Any] = []
         self.suspended += 1
         try:
             with no_grad():
                 for w in range(1, self.count + 1):
-                    given = self._given(args, kwargs, w)
+                    call = self._args_in(args, kwargs, w)
                     try:
-                        made = without_data(run, *given)
+                        made = without_data(run, *call)
                     except Exception as error:  # noqa: BLE001  of whatever class the operation raises
                         return self._failed(node, run, args, kwargs, result, error)
                     if not alike(made, result):
                         return self._failed(node, run, args, kwargs, result, None)
-                    found.append(made)
+                    results.append(made)
         finally:
             self.suspended -= 1
-        return found, False
+        return results, False
 
-    def _given(self, args: Any, kwargs: Any, w: int) -> tuple[Any, Any]:
+    def _args_in(self, args: Any, kwargs: Any, w: int) -> tuple[Any, Any]:
         def one(x: Any) -> Any:
             if isinstance(x, TensorBase):
                 return self.traced(x).shadows[w - 1]
@@ -316,7 +316,7 @@ class Worlds(Numbers):
 
     def _drawn(self, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], result: Any) -> list[Any]:
         """The results of drawn elements in the other worlds; in worlds that are too large for that, those of the example."""
-        found = []
+        results = []
         for w in range(1, self.count + 1):
 
             def one(x: Any, w: int = w) -> Any:
@@ -325,13 +325,13 @@ class Worlds(Numbers):
                 return x.name.values[w] if isinstance(x, SymNumber) else x
 
             made: Any = result
-            if all(s.numel() <= _LARGEST for s in tensors_of(self._given(args, kwargs, w))):
+            if all(s.numel() <= _LARGEST for s in tensors_of(self._args_in(args, kwargs, w))):
                 try:
                     made = run(*mapped(args, one), **mapped(kwargs, one))
                 except Exception:  # noqa: BLE001  elements that the operation does not take
                     made = result
-            found.append(mapped(made, lambda x: shadow_of(x) if isinstance(x, TensorBase) else x))
-        return found
+            results.append(mapped(made, lambda x: shadow_of(x) if isinstance(x, TensorBase) else x))
+        return results
 
     def _at(
         self, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any], assigned: Mapping[str, int]

@@ -82,12 +82,12 @@ class Dim:
         return _Derived(self, factor, offset)
 
     def __add__(self, other: Any) -> Dim:
-        return self._derived(1, _whole("add", other))
+        return self._derived(1, _integer("add", other))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Dim:
-        return self._derived(1, -_whole("subtract", other))
+        return self._derived(1, -_integer("subtract", other))
 
     def __rsub__(self, other: Any) -> Dim:
         raise NotImplementedError(
@@ -95,7 +95,7 @@ class Dim:
         )
 
     def __mul__(self, other: Any) -> Dim:
-        factor = _whole("multiply", other)
+        factor = _integer("multiply", other)
         if factor <= 0:
             raise NotImplementedError(
                 f"Attempted to multiply {other} with {self.__name__}, where a positive integer was expected. (Only increasing linear "
@@ -122,7 +122,7 @@ class Dim:
         return f"Dim({', '.join(parts)})"
 
 
-def _whole(what: str, other: Any) -> int:
+def _integer(what: str, other: Any) -> int:
     if type(other) is not int:
         raise NotImplementedError(
             f"Attempted to {what} {other!r}, where an integer was expected. (Only increasing linear operations with integer coefficients "
@@ -197,10 +197,10 @@ class ShapesCollection:
     def __setitem__(self, t: Any, shape: Any) -> None:
         if not isinstance(t, (TensorBase, int)):
             raise AssertionError(f"Cannot assign shape to non-tensor or int type {type(t)}")
-        known = self._shapes.get(id(t))
-        if known is not None and known[1] != shape:
+        entry = self._shapes.get(id(t))
+        if entry is not None and entry[1] != shape:
             raise AssertionError(
-                f"Shapes assigned to tensor do not match, existing: {known[1]}, new: {shape}"
+                f"Shapes assigned to tensor do not match, existing: {entry[1]}, new: {shape}"
             )
         self._shapes[id(t)] = t, shape
 
@@ -400,16 +400,16 @@ def _enter_named(
     source: str,
 ) -> None:
     if spec.__name__ in roots:
-        known = symbols.symbols[roots[spec.__name__]]
-        if known.hint != hint:
+        symbol = symbols.symbols[roots[spec.__name__]]
+        if symbol.hint != hint:
             raise ConstraintViolationError(
                 f"Constraints violated ({spec.__name__})!\n  - The values of {spec.__name__} = {source} and {spec.__name__} = "
-                f"{known.source} must always be equal, and are {hint} and {known.hint} in the example"
+                f"{symbol.source} must always be equal, and are {hint} and {symbol.hint} in the example"
             )
-        if (known.low, known.high) != (spec.min, spec.max):
+        if (symbol.low, symbol.high) != (spec.min, spec.max):
             raise UserError(
-                f"Found different definitions Dim('{spec.__name__}', min={known.low}, max={known.high}) and {spec!r} for the same symbolic "
-                "dimension"
+                f"Found different definitions Dim('{spec.__name__}', min={symbol.low}, max={symbol.high}) and {spec!r} for the same "
+                "symbolic dimension"
             )
         return
     if hint < spec.min or hint > spec.max:

@@ -233,9 +233,9 @@ class ExportedProgram:
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
         """The buffers with their names."""
-        kept_out = set(self.graph_signature.non_persistent_buffers)
+        non_persistent = set(self.graph_signature.non_persistent_buffers)
         for name in self.graph_signature.buffers:
-            yield name, (self.constants if name in kept_out else self.state_dict)[name]
+            yield name, (self.constants if name in non_persistent else self.state_dict)[name]
 
     def buffers(self) -> Iterator[Tensor]:
         """The buffers."""
@@ -246,11 +246,11 @@ class ExportedProgram:
         """What stands under a name of the signature; None for another name."""
         for spec in self.graph_signature.input_specs:
             if spec.target == target:
-                kept_out = spec.persistent is False or spec.kind not in (
+                non_persistent = spec.persistent is False or spec.kind not in (
                     InputKind.PARAMETER,
                     InputKind.BUFFER,
                 )
-                return (self.constants if kept_out else self.state_dict)[target]
+                return (self.constants if non_persistent else self.state_dict)[target]
         return None
 
     def _in_spec(self) -> TreeSpec:
@@ -299,7 +299,7 @@ class ExportedProgram:
         """The leaves of a call's arguments, checked, and their structure."""
         spec = self._in_spec()
         leaves = leaves_of(args, kwargs, spec)
-        given = [
+        examples = [
             node.meta.get("val")
             for node, s in zip(self._placeholders(), self.graph_signature.input_specs)
             if s.kind is InputKind.USER_INPUT
@@ -307,7 +307,7 @@ class ExportedProgram:
         names = [f"args[{k}]" for k in range(spec.child(0).num_children)]
         names += [f"kwargs[{k!r}]" for k in spec.child(1).context]
         try:
-            Guards(paths(spec, names), given, self._ranges()).check(leaves)
+            Guards(paths(spec, names), examples, self._ranges()).check(leaves)
         except Violation as violation:
             raise RuntimeError(violation.path) from None
         return tuple(leaves), spec

@@ -288,8 +288,8 @@ class ExportGraphSignature:
     @property
     def non_persistent_buffers(self) -> Collection[str]:
         """The names of buffers that no state dict has."""
-        kept = (s for s in self.input_specs if s.kind is InputKind.BUFFER and s.persistent is False)
-        return tuple(s.target for s in kept if isinstance(s.target, str))
+        non_persistent = (s for s in self.input_specs if s.kind is InputKind.BUFFER and s.persistent is False)
+        return tuple(s.target for s in non_persistent if isinstance(s.target, str))
 
     @property
     def lifted_tensor_constants(self) -> Collection[str]:

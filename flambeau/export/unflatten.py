@@ -95,9 +95,9 @@ def unflatten(module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None
     assert spec is not None
 
     def adapted(self: Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        leaves, given = tree_flatten((args, kwargs))
-        if given != spec:
-            leaves = adapter.adapt(spec, given, leaves)
+        leaves, received = tree_flatten((args, kwargs))
+        if received != spec:
+            leaves = adapter.adapt(spec, received, leaves)
             if len(leaves) != spec.num_leaves:
                 raise ValueError(
                     f"FlatArgsAdapter.adapt() gave {len(leaves)} leaves, {spec.num_leaves} are wanted"
@@ -168,10 +168,10 @@ class _Outline:
             if node.op == "get_attr":  # a branch's graph, which stands where it is read
                 top.parts.append(node)
                 continue
-            known = node.meta.get("nn_module_stack")
+            module_stack = node.meta.get("nn_module_stack")
             stack = (
                 self._stack(node)
-                if known and any(p == "" or p in self.paths for p, _ in known.values())
+                if module_stack and any(p == "" or p in self.paths for p, _ in module_stack.values())
                 else before
             )
             before = stack
@@ -199,7 +199,7 @@ class _Outline:
         outputs = map_arg(
             program.graph.output_node().args[0], lambda n: self._value(n, graph, values, root, "")
         )
-        given, after = [], dict[Any, Node]()
+        returned, after = [], dict[Any, Node]()
         inputs = {n.name: n for n in self.inputs}
         by_target = {target: n for n, target in self.targets.items()}
         for spec, value in zip(program.graph_signature.output_specs, tree_leaves(outputs)):
@@ -209,8 +209,8 @@ class _Outline:
                     "copy_", (self._value(place, graph, values, root, ""), value)
                 )
             else:
-                given.append(value)
-        graph.output(tuple(after.get(v, v) if isinstance(v, Node) else v for v in given))
+                returned.append(value)
+        graph.output(tuple(after.get(v, v) if isinstance(v, Node) else v for v in returned))
         call = program.call_spec
         graph.set_codegen(Keywords(TreeInfo(names_of(program), call.in_spec, call.out_spec)))
         made = UnflattenedModule(root, graph, "UnflattenedModule")
@@ -275,9 +275,9 @@ class _Outline:
     ) -> None:
         own = set(call.nodes())
         signature = self.signatures.get(call.path) if call.number == 0 else None
-        taken, given = self._ends(call, own, signature)
+        taken, returned = self._ends(call, own, signature)
         name = call.path.removeprefix(path + ".") if path else call.path
-        made = self._module(call, taken, given, signature)
+        made = self._module(call, taken, returned, signature)
         target = self._stands(root, name, call, made)
         args: Any = tuple(self._value(n, graph, values, root, path) for n in taken)
         kwargs: dict[str, Any] = {}
@@ -286,12 +286,12 @@ class _Outline:
         result = graph.create_node("call_module", target, tuple(args), kwargs)
         result.meta = {k: v for k, v in next(iter(own)).meta.items() if k in ("nn_module_stack",)}
         if signature is not None:
-            for node, keys in zip(given, _key_paths(signature)):
+            for node, keys in zip(returned, _key_paths(signature)):
                 values[node] = _reached(graph, result, keys)
-        elif len(given) == 1:
-            values[given[0]] = result
+        elif len(returned) == 1:
+            values[returned[0]] = result
         else:
-            for k, node in enumerate(given):
+            for k, node in enumerate(returned):
                 values[node] = graph.call_function(operator.getitem, (result, k))
 
     def _ends(
@@ -311,18 +311,18 @@ class _Outline:
             for source in node._input_nodes:
                 if source not in own and self._within(source, call.path) is None:
                     taken[source] = None
-        given = [n for n in call.nodes() if any(user not in own for user in n.users)]
-        return list(taken), given
+        returned = [n for n in call.nodes() if any(user not in own for user in n.users)]
+        return list(taken), returned
 
     def _module(
-        self, call: _Call, taken: list[Node], given: list[Node], signature: ModuleCallSignature | None
+        self, call: _Call, taken: list[Node], returned: list[Node], signature: ModuleCallSignature | None
     ) -> GraphModule:
         """The module of one call."""
         graph, values, root = Graph(), dict[Any, Any](), Module()
         for node in taken:
             values[node] = graph.create_node("placeholder", node.name, name=node.name)
         self._fill(call, graph, values, root, call.path)
-        results = [self._value(n, graph, values, root, call.path) for n in given]
+        results = [self._value(n, graph, values, root, call.path) for n in returned]
         if signature is not None:
             names = [f"arg_{k}" for k in range(signature.in_spec.child(0).num_children)]
             names += list(signature.in_spec.child(1).context)
@@ -336,17 +336,17 @@ class _Outline:
 
     def _stands(self, root: Module, name: str, call: _Call, made: GraphModule) -> str:
         """Where the module of a call stands: a call that does what one before did is a call of the same module."""
-        known = self.made.setdefault(call.path, [])
-        for other, target in known:
+        modules = self.made.setdefault(call.path, [])
+        for other, target in modules:
             if _same(other, made):
                 return target
-        target = name if not known else f"{name}@{len(known)}"
+        target = name if not modules else f"{name}@{len(modules)}"
         owner, last = _owner(root, target)
         before = owner._modules.get(last)
         owner.add_module(last, made)
         if before is not None:  # an empty module that held what lies in this one
             _adopt(made, before)
-        known.append((made, target))
+        modules.append((made, target))
         return target
 
 
@@ -401,8 +401,8 @@ def _same(a: GraphModule, b: GraphModule) -> bool:
 
 
 def _key_paths(signature: ModuleCallSignature) -> list[tuple]:
-    whole = signature.out_spec.unflatten(range(signature.out_spec.num_leaves))
-    return [path for path, _ in tree_leaves_with_path(whole)]
+    output = signature.out_spec.unflatten(range(signature.out_spec.num_leaves))
+    return [path for path, _ in tree_leaves_with_path(output)]
 
 
 def _reached(graph: Graph, result: Node, keys: tuple) -> Node:

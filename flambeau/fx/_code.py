@@ -126,7 +126,7 @@ class Writer:
         """The variable of a node."""
         return self.namespace.create_name(node.name, node)
 
-    def known(self, hint: str, value: Any) -> str:
+    def global_name(self, hint: str, value: Any) -> str:
         """An expression for a function, a class or another object: a dotted name of this library, or a global."""
         if isinstance(
             path := getattr(value, "code_path", None), str
@@ -154,9 +154,9 @@ class Writer:
             return self.name(x)
         if isinstance(x, tuple):
             if hasattr(x, "_fields"):
-                return f"{self.known(qualified_name(kind), kind)}({', '.join(map(self.value, x))})"
+                return f"{self.global_name(qualified_name(kind), kind)}({', '.join(map(self.value, x))})"
             if kind is not tuple and is_ours(kind):  # a Size
-                return f"{self.known(qualified_name(kind), kind)}([{', '.join(map(self.value, x))}])"
+                return f"{self.global_name(qualified_name(kind), kind)}([{', '.join(map(self.value, x))}])"
             return f"({', '.join(map(self.value, x))}{',' if len(x) == 1 else ''})"
         if isinstance(x, list):
             return f"[{', '.join(map(self.value, x))}]"
@@ -165,13 +165,13 @@ class Writer:
         if kind is slice:
             return f"slice({self.value(x.start)}, {self.value(x.stop)}, {self.value(x.step)})"
         if isinstance(x, enum.Enum):
-            return f"{self.known(qualified_name(kind), kind)}.{x.name}"
+            return f"{self.global_name(qualified_name(kind), kind)}.{x.name}"
         if kind is complex:
             return f"complex({x.real!r}, {x.imag!r})"
         if x is None or x is ... or kind in (int, float, bool, str, device):
             return repr(x)
         if isinstance(x, type) or callable(x):
-            return self.known(qualified_name(x), x)
+            return self.global_name(qualified_name(x), x)
         text = repr(x)
         if text.startswith(f"{display.NAME}."):  # a dtype, a layout, a memory format
             self.globals.setdefault(display.NAME, sys.modules[OWN])
@@ -195,10 +195,14 @@ class Writer:
         origin = typing.get_origin(kind)
         if origin is None:
             if isinstance(kind, type):
-                return self.known(qualified_name(kind), kind)
+                return self.global_name(qualified_name(kind), kind)
             name = getattr(kind, "_name", None)
             generic = getattr(typing, name, None) if name else None
-            return self.known(f"typing.{name}", kind) if generic is kind else self.known("annotation", kind)
+            return (
+                self.global_name(f"typing.{name}", kind)
+                if generic is kind
+                else self.global_name("annotation", kind)
+            )
         inner = typing.get_args(kind)
         if type(kind).__name__ == "UnionType":
             return " | ".join(map(self.annotation, inner))
@@ -206,10 +210,10 @@ class Writer:
         base = getattr(typing, name) if name and hasattr(typing, name) else origin
         hint = f"typing.{name}" if name and hasattr(typing, name) else qualified_name(origin)
         if not inner:
-            return self.known(hint, base)
+            return self.global_name(hint, base)
         if origin is typing.Literal:
-            return f"{self.known(hint, base)}[{', '.join(map(repr, inner))}]"
-        return f"{self.known(hint, base)}[{', '.join(map(self.annotation, inner))}]"
+            return f"{self.global_name(hint, base)}[{', '.join(map(repr, inner))}]"
+        return f"{self.global_name(hint, base)}[{', '.join(map(self.annotation, inner))}]"
 
     def arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
         """Arguments as they stand between the parentheses of a call."""
@@ -239,7 +243,7 @@ class Writer:
                 return f"{form.format(*map(self.value, args))};  {name}{kind} = {self.value(args[0])}"
         if node.target is getattr and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
             return f"{name}{kind} = {self.operand(args[0])}.{args[1]}"
-        called = self.known(qualified_name(node.target), node.target)
+        called = self.global_name(qualified_name(node.target), node.target)
         if node.meta.get("is_wrapped", False):
             self.wrapped.setdefault(called)
         return f"{name}{kind} = {called}({self.arguments(args, kwargs)})"
@@ -300,7 +304,7 @@ class CodeGen:
         """
         writer = Writer(root_module, namespace)
         for name, value in self.additional_globals():
-            writer.known(name, value)
+            writer.global_name(name, value)
         ordered = list(nodes)
         for node in ordered:  # parameters before variables
             if node.op == "placeholder":
@@ -405,8 +409,8 @@ class _PyTreeCodeGen(CodeGen):
         head = super().gen_fn_def(names, maybe_return_annotation)
         if not free_vars:
             return head
-        plain = [v.partition("=")[0].partition(":")[0].strip() for v in free_vars]
-        return f"{head}\n    {', '.join(plain)}, = fx_pytree.tree_flatten_spec([{', '.join(names[1:])}], self._in_spec)"
+        variables = [v.partition("=")[0].partition(":")[0].strip() for v in free_vars]
+        return f"{head}\n    {', '.join(variables)}, = fx_pytree.tree_flatten_spec([{', '.join(names[1:])}], self._in_spec)"
 
     def generate_output(self, output_args: Any, *, repr_fn: Callable[[Any], str] = repr) -> str:
         if self.pytree_info.out_spec is None:

@@ -142,8 +142,8 @@ class Namespace:
 
     def create_name(self, candidate: str, obj: Any) -> str:
         """A free name like `candidate`; the same object gets the same name again."""
-        if obj is not None and (known := self._of.get(id(obj))) is not None:
-            return known
+        if obj is not None and (entry := self._of.get(id(obj))) is not None:
+            return entry
         name = candidate
         if not name.isidentifier() or not name.isascii():
             name = _BAD.sub("_", candidate) or "_unnamed"

@@ -70,7 +70,7 @@ def find_proxy(*values: Any) -> Proxy | None:
     return result[0] if result else None
 
 
-def whole(function: Callable[..., Any]) -> Callable[..., Any]:
+def leaf_call(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which becomes one node where a proxy is among the arguments."""
 
     @functools.wraps(function)
@@ -82,11 +82,11 @@ def whole(function: Callable[..., Any]) -> Callable[..., Any]:
         made.node.meta["is_wrapped"] = True
         return made
 
-    call._fx_whole = True  # type: ignore[attr-defined]
+    call._fx_leaf = True  # type: ignore[attr-defined]
     return call
 
 
-def _whole_method(cls: type, name: str) -> Callable[..., Any]:
+def _leaf_method(cls: type, name: str) -> Callable[..., Any]:
     original = getattr(cls, name)
 
     @functools.wraps(original)
@@ -124,9 +124,9 @@ class _Patches:
 
     def first_time(self, table: dict[str, Any]) -> bool:
         """Whether a module's globals come here for the first time."""
-        known = id(table) in self.seen
+        is_seen = id(table) in self.seen
         self.seen.add(id(table))
-        return not known
+        return not is_seen
 
     def revert(self) -> None:
         """Take all changes back, the last first."""
@@ -223,10 +223,10 @@ class Tracer(TracerBase):
                 if a is buffer:
                     return self.create_node("get_attr", name, (), {})
         if isinstance(a, Tensor):
-            if (known := self.tensor_attrs.get(a)) is None:
-                known = self.tensor_attrs[a] = self.get_fresh_qualname("_tensor_constant")
-                setattr(self.root, known, a)
-            return self.create_node("get_attr", known, (), {})
+            if (attribute := self.tensor_attrs.get(a)) is None:
+                attribute = self.tensor_attrs[a] = self.get_fresh_qualname("_tensor_constant")
+                setattr(self.root, attribute, a)
+            return self.create_node("get_attr", attribute, (), {})
         if isinstance(a, Module):
             return self.create_node("get_attr", self.path_of_module(a), (), {})
         return super().create_arg(a)
@@ -279,9 +279,9 @@ class Tracer(TracerBase):
             def with_shape(node: Node) -> Proxy:
                 return ParameterProxy(self, node, name, attr_val)
 
-            known = self.param_shapes_constant and isinstance(attr_val, Parameter)
+            has_constant_shape = self.param_shapes_constant and isinstance(attr_val, Parameter)
             parameter_proxy_cache[name] = self.create_proxy(
-                "get_attr", name, (), {}, proxy_factory_fn=with_shape if known else None
+                "get_attr", name, (), {}, proxy_factory_fn=with_shape if has_constant_shape else None
             )
         return parameter_proxy_cache[name]
 
@@ -297,11 +297,11 @@ class Tracer(TracerBase):
 
         RuntimeError where a module's `forward` has no parameter, or `concrete_args` does not fit.
         """
-        plain = inspect.unwrap(root_fn)
-        code = plain.__code__
+        unwrapped = inspect.unwrap(root_fn)
+        code = unwrapped.__code__
         count = code.co_argcount + code.co_kwonlyargcount
         names = list(code.co_varnames[:count])
-        signature = inspect.signature(plain)
+        signature = inspect.signature(unwrapped)
         args: list[Any] = [self.root] if is_module else []
         if is_module:
             if not names:
@@ -314,7 +314,7 @@ class Tracer(TracerBase):
                     f"Tracing expected {len(names)} arguments but got {len(concrete_args)} concrete arguments"
                 )
             concrete_args = dict(zip(names, concrete_args, strict=True))
-        inputs = [self._input(name, signature, plain.__globals__, concrete_args) for name in names]
+        inputs = [self._input(name, signature, unwrapped.__globals__, concrete_args) for name in names]
         by_name = names[positional:]
         variable = [
             f"{'*' * stars}{code.co_varnames[at]}"
@@ -327,7 +327,7 @@ class Tracer(TracerBase):
         if concrete_args is not None:
             leaves, in_spec = pytree.tree_flatten([*args, *inputs])
             if any(not child.is_leaf() for child in in_spec.children()):
-                return self._flattened(plain, names, by_name, leaves, in_spec, is_module)
+                return self._flattened(unwrapped, names, by_name, leaves, in_spec, is_module)
         extra = [self._proxy("placeholder", name, ()) for name in variable]
         function = root_fn
         if variable:
@@ -387,9 +387,9 @@ class Tracer(TracerBase):
         self.graph.set_codegen(codegen)
 
         def run(*values: Any) -> Any:
-            given = pytree.tree_unflatten(list(values), in_spec)
-            split = len(given) - len(by_name)
-            out = function(*given[:split], **dict(zip(by_name, given[split:], strict=True)))
+            args = pytree.tree_unflatten(list(values), in_spec)
+            split = len(args) - len(by_name)
+            out = function(*args[:split], **dict(zip(by_name, args[split:], strict=True)))
             flat, out_spec = pytree.tree_flatten(out)
             codegen.pytree_info = codegen.pytree_info._replace(out_spec=out_spec)
             return flat
@@ -456,9 +456,9 @@ class Tracer(TracerBase):
             for (_, name), table in list(wrapped_functions.items()):
                 original = table.get(name, vars(builtins).get(name))
                 if original is not None:
-                    patches.item(table, name, whole(original))
+                    patches.item(table, name, leaf_call(original))
             for cls, name in wrapped_methods:
-                patches.attribute(cls, name, _whole_method(cls, name))
+                patches.attribute(cls, name, _leaf_method(cls, name))
             self._wrap_in(patches, getattr(inspect.unwrap(function), "__globals__", {}))
             for searched in self._autowrap_search:
                 self._wrap_in(patches, vars(searched))
@@ -475,7 +475,7 @@ class Tracer(TracerBase):
             return
         for name, value in list(table.items()):
             if not name.startswith("_") and callable(value) and id(value) in self._autowrapped:
-                patches.item(table, name, whole(value))
+                patches.item(table, name, leaf_call(value))
 
 
 def _annotation(annotation: Any, table: dict[str, Any]) -> Any:
@@ -494,15 +494,15 @@ def assert_is_none(value: Any, msg: str) -> None:
         raise AssertionError(msg)
 
 
-def _by_position(function: Callable[..., Any], positional: int, by_name: list[str], *given: Any) -> Any:
+def _by_position(function: Callable[..., Any], positional: int, by_name: list[str], *args: Any) -> Any:
     """Call a function with values for all of its parameters, the keyword-only ones too."""
-    return function(*given[:positional], **dict(zip(by_name, given[positional:], strict=True)))
+    return function(*args[:positional], **dict(zip(by_name, args[positional:], strict=True)))
 
 
 def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:
     """A Python function whose `*args` and `**kwargs` are parameters like the others, so that proxies stand for them."""
-    plain = inspect.unwrap(function)
-    code = plain.__code__
+    unwrapped = inspect.unwrap(function)
+    code = unwrapped.__code__
     starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     changed = code.replace(
         co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
@@ -510,7 +510,7 @@ def _all_positional(function: Callable[..., Any]) -> Callable[..., Any]:
         co_kwonlyargcount=0,
         co_posonlyargcount=0,
     )
-    return FunctionType(changed, plain.__globals__, plain.__name__, None, plain.__closure__)
+    return FunctionType(changed, unwrapped.__globals__, unwrapped.__name__, None, unwrapped.__closure__)
 
 
 class _Attributes(dict):

@@ -137,11 +137,11 @@ def _from_code(forward: Callable[..., Any], body: dict[str, Any]) -> Module:
     body = {k: v for k, v in body.items() if k != "_graphmodule_cls_name"}
     held = type("_CodeOnlyModule", (_CodeOnlyModule,), {"forward": forward})(body)
 
-    class Whole(tracer_cls):  # type: ignore[misc,valid-type]
+    class LeafTracer(tracer_cls):  # type: ignore[misc,valid-type]
         def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
             return True
 
-    graph = Whole().trace(held)
+    graph = LeafTracer().trace(held)
     graph._tracer_cls = body.get("_tracer_cls")
     if "_in_spec" in body:  # the code takes structures apart itself
         held.__dict__.update(body)

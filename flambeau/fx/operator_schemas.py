@@ -159,10 +159,12 @@ def type_matches(signature_type: Any, argument_type: Any) -> bool:
     if origin is typing.Union or type(signature_type).__name__ == "UnionType":
         return any(type_matches(each, argument_type) for each in inner)
     if origin in (list, tuple):
-        given, members = typing.get_origin(argument_type), typing.get_args(argument_type)
-        if given is None:
+        argument_origin, members = typing.get_origin(argument_type), typing.get_args(argument_type)
+        if argument_origin is None:
             return origin is list and type_matches(inner[0], argument_type) and inner[0] is int
-        return given in (list, tuple) and all(type_matches(inner[0], m) for m in members if m is not ...)
+        return argument_origin in (list, tuple) and all(
+            type_matches(inner[0], m) for m in members if m is not ...
+        )
     if signature_type is float and argument_type is int:
         return True
     if isinstance(signature_type, type) and isinstance(argument_type, type):

@@ -199,8 +199,8 @@ class TracerBase:
         if a is None or a is ... or isinstance(a, (*base_types, enum.Enum)):
             return a
         if is_dataclass(a) and not isinstance(a, type):
-            given = {f.name: self.create_arg(getattr(a, f.name)) for f in fields(a)}
-            return self.create_node("call_function", type(a), (), given)
+            field_args = {f.name: self.create_arg(getattr(a, f.name)) for f in fields(a)}
+            return self.create_node("call_function", type(a), (), field_args)
         if callable(a) and not hasattr(a, "forward"):
             return a
         raise NotImplementedError(f"argument of type: {type(a)}")

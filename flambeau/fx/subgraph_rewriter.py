@@ -170,14 +170,14 @@ def _replace_one(
     copies: dict[Node, Any] = {
         p: now(value) for p, value in zip(inputs, match.placeholder_nodes, strict=True)
     }
-    given = set(copies)
+    placeholders = set(copies)
     inner = [g for p, g in match.nodes_map.items() if p.op not in ("placeholder", "output")]
     users = [u for n in match.returning_nodes for u in n.users if u not in inner]
     place = min(users) if users else max(inner)._next
     with graph.inserting_before(place):
         value = graph.graph_copy(new, copies)
     returned = list(value) if isinstance(value, tuple | list) else [value]
-    added = [n for old, n in copies.items() if old not in given]
+    added = [n for old, n in copies.items() if old not in placeholders]
     if len(returned) != len(match.returning_nodes):
         raise AssertionError(
             f"the replacement returns {len(returned)} values, and the pattern {len(match.returning_nodes)}"

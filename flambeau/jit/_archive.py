@@ -121,10 +121,10 @@ class _Objects(Unpickler):
         """A tensor as a parameter, the same for the same tensor; anything else as it is."""
         if not is_parameter or not isinstance(value, Tensor):
             return value
-        known = self.parameters.get(id(value))
-        if known is None:
-            known = self.parameters[id(value)] = Parameter(value.detach(), value.requires_grad), value
-        return known[0]
+        entry = self.parameters.get(id(value))
+        if entry is None:
+            entry = self.parameters[id(value)] = Parameter(value.detach(), value.requires_grad), value
+        return entry[0]
 
     def with_parameters(self, value: Any) -> Any:
         """An attribute with the parameters in place of the tensors that they were made of."""

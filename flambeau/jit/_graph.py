@@ -103,8 +103,8 @@ class Graph:
         return next(iter(self.findAllNodes(kind, recurse)), None)
 
     def __str__(self) -> str:
-        given = ",\n      ".join(map(repr, self._inputs))
-        return "\n".join([f"graph({given}):", *(line for n in self._nodes for line in n.lines("  "))]) + "\n"
+        inputs = ",\n      ".join(map(repr, self._inputs))
+        return "\n".join([f"graph({inputs}):", *(line for n in self._nodes for line in n.lines("  "))]) + "\n"
 
     __repr__ = __str__
 
@@ -134,8 +134,8 @@ class Graph:
         elif isinstance(node, ast.Expr):
             self.expression(node.value, result)
         elif isinstance(node, ast.Return):
-            given = [] if node.value is None else [self.expression(node.value, result)]
-            self.add("prim::Return", given, result, 0)
+            values = [] if node.value is None else [self.expression(node.value, result)]
+            self.add("prim::Return", values, result, 0)
         elif isinstance(node, (ast.If, ast.While)):
             test = self.expression(node.test, result)
             self.add("prim::If" if isinstance(node, ast.If) else "prim::Loop", [test], result, 0)
@@ -194,7 +194,7 @@ class Graph:
 
     def call(self, node: ast.Call, result: list[Node]) -> Value:
         names = dotted(node.func)
-        given = [*node.args, *(k.value for k in node.keywords)]
+        args = [*node.args, *(k.value for k in node.keywords)]
         if (
             names is not None
             and len(names) == 1
@@ -202,11 +202,11 @@ class Graph:
         ):
             values = [
                 self.expression(v, result)
-                for v in given
-                if v is not given[-1 if names[0] == "isinstance" else 0]
+                for v in args
+                if v is not args[-1 if names[0] == "isinstance" else 0]
             ]
             return self.add(f"prim::{names[0]}", values, result)
-        inputs = [self.expression(v, result) for v in given]
+        inputs = [self.expression(v, result) for v in args]
         if names is None or names[0] in self.names:
             assert isinstance(node.func, ast.Attribute)
             owner = self.expression(node.func.value, result)

@@ -21,7 +21,7 @@ HOST: dict[str, Callable[..., Any]] = {}  # of values that are no tensors
 TENSORS: dict[str, Callable[..., Any]] = {}  # what a tensor is queried for that is no tensor
 PRIMITIVES: dict[str, Callable[..., Any]] = {}  # `ops.prim.name`
 _HALF = 1 << 63
-_WHOLE = 1 << 64
+_MODULUS = 1 << 64
 
 
 class Error(RuntimeError):
@@ -38,7 +38,7 @@ class Error(RuntimeError):
 def wrapped(n: Any) -> Any:
     """An integer as 64 bits hold it; any other value as it is."""
     if type(n) is int and not -_HALF <= n < _HALF:
-        return (n + _HALF) % _WHOLE - _HALF
+        return (n + _HALF) % _MODULUS - _HALF
     return n
 
 
@@ -143,12 +143,12 @@ def formatted(text: str, *values: Any) -> str:
 @host("percentFormat")
 def percent_formatted(text: str, *values: Any) -> str:
     """`text % values`, for the conversions of TorchScript."""
-    given = iter(values)
+    remaining = iter(values)
 
     def one(match: re.Match[str]) -> str:
         if match[0] == "%%":
             return "%"
-        value = next(given, None)
+        value = next(remaining, None)
         return shown(value) if match[1] == "s" else f"%{match[1]}" % value
 
     return re.sub(r"%([sdifgeExXc%])", one, text)
@@ -159,8 +159,8 @@ def shown(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, float) and math.isfinite(value):
-        whole = abs(value) < 1e10 and value.is_integer()
-        return f"{value:.0f}." if whole else f"{value:.17g}"
+        is_integral = abs(value) < 1e10 and value.is_integer()
+        return f"{value:.0f}." if is_integral else f"{value:.17g}"
     if isinstance(value, (list, tuple)):
         inner = ", ".join(_inner(v) for v in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
@@ -243,7 +243,7 @@ _tensor_function("len")(lambda x: x.shape[0])
 _tensor_function("numel")(lambda x: x.numel())
 _tensor_function("item")(lambda x: x.item())
 _tensor_function("storage_offset")(lambda x: x.storage_offset())
-_tensor_function("is_contiguous")(lambda x, **given: x.is_contiguous(**given))
+_tensor_function("is_contiguous")(lambda x, **options: x.is_contiguous(**options))
 _tensor_function("is_floating_point")(lambda x: x.is_floating_point())
 _tensor_function("is_complex")(lambda x: x.is_complex())
 _tensor_function("is_signed")(lambda x: x.is_signed())
@@ -270,7 +270,8 @@ def primitive(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 @primitive("RaiseException")
-def _raise(text: str, kind: str | None = None) -> None:
+def raise_exception(text: str, kind: str | None = None) -> None:
+    """What `raise` of a program does."""
     name = (kind or "builtins.RuntimeError").removeprefix("builtins.")
     raise Error(f"The following operation failed in the TorchScript interpreter.\n{name}: {text}")
 

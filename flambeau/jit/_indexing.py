@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .._symbols.numbers import SymInt
 from ..core.base.tensor import TensorBase
 from ..library._calls import CODES
-from ._text import plain_text
+from ._text import constant_text
 
 if TYPE_CHECKING:
     from ._trace import Tracer
@@ -91,7 +91,7 @@ def write(tracer: Tracer, x: Any, index: Any, value: Any) -> str | None:
     if isinstance(value, TensorBase):
         put = tracer.reference(value)
     else:
-        put = plain_text(value) or ""
+        put = constant_text(value) or ""
         if not put or isinstance(value, str) or value is None:
             return None
         if isinstance(value, SymInt):

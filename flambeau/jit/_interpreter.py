@@ -263,7 +263,7 @@ class Compiler:
             return self.call(node)
         if isinstance(node, ast.List):
             items = [self.expression(e) for e in node.elts]
-            return _whole(lambda frame: [item(frame) for item in items], items)
+            return _folded(lambda frame: [item(frame) for item in items], items)
         if isinstance(node, ast.Tuple):
             items = [self.expression(e) for e in node.elts]
             return lambda frame: tuple([item(frame) for item in items])
@@ -278,7 +278,7 @@ class Compiler:
             return self.subscript(node)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             negated = self.expression(node.operand)
-            return _whole(lambda frame: -negated(frame), [negated])
+            return _folded(lambda frame: -negated(frame), [negated])
         if isinstance(node, ast.Attribute):
             return self.attribute(node)
         return self.refuse(node, f"{type(node).__name__} in an expression")
@@ -368,26 +368,26 @@ class Compiler:
         return self.refuse(node, f"{'.'.join(names)} cannot be called")
 
     def builtin(self, name: str, node: ast.Call) -> Expression:
-        given = node.args
-        if name in ("annotate", "unchecked_cast") and len(given) == 2:
-            value = self.expression(given[1])
-            return annotated(given[0], value) if name == "annotate" else value
-        if name == "uninitialized" and len(given) == 1:
+        arg_nodes = node.args
+        if name in ("annotate", "unchecked_cast") and len(arg_nodes) == 2:
+            value = self.expression(arg_nodes[1])
+            return annotated(arg_nodes[0], value) if name == "annotate" else value
+        if name == "uninitialized" and len(arg_nodes) == 1:
             return lambda frame: None
-        if name == "isinstance" and len(given) == 2:
-            value, check = self.expression(given[0]), check_of(given[1], self.program.class_check)
+        if name == "isinstance" and len(arg_nodes) == 2:
+            value, check = self.expression(arg_nodes[0]), check_of(arg_nodes[1], self.program.class_check)
             if check is None:
                 return self.refuse(
-                    node, f"isinstance with a type that is not known: {ast.unparse(given[1])[:60]}"
+                    node, f"isinstance with a type that is not known: {ast.unparse(arg_nodes[1])[:60]}"
                 )
             return lambda frame: check(value(frame))
         if (
             name == "getattr"
-            and len(given) == 2
-            and isinstance(given[1], ast.Constant)
-            and type(given[1].value) is str
+            and len(arg_nodes) == 2
+            and isinstance(arg_nodes[1], ast.Constant)
+            and type(arg_nodes[1].value) is str
         ):
-            owner, named = self.expression(given[0]), given[1].value
+            owner, named = self.expression(arg_nodes[0]), arg_nodes[1].value
             return lambda frame: attribute(owner(frame), named)
         if name not in _FUNCTIONS:
             return self.refuse(node, f"undefined function {name!r}")
@@ -410,7 +410,7 @@ class Compiler:
         else:
             return self.lacking(".".join(names), node)
         site = Site(space, name)
-        if not site.is_known():
+        if not site.exists():
             return self.lacking(f"{space}::{name}", node)
         return site.caller(args, kwargs)
 
@@ -424,7 +424,7 @@ class Compiler:
         return run
 
 
-def _whole(made: Expression, parts: Sequence[Expression]) -> Expression:
+def _folded(made: Expression, parts: Sequence[Expression]) -> Expression:
     """An expression that is a literal where its parts are."""
     return Literal(made) if all(isinstance(part, Literal) for part in parts) else made
 

@@ -45,8 +45,8 @@ class ScriptModule(Module):
             return
 
         @functools.wraps(made)
-        def init(self: Any, *args: Any, **given: Any) -> None:
-            made(self, *args, **given)
+        def init(self: Any, *args: Any, **call_args: Any) -> None:
+            made(self, *args, **call_args)
             if type(self) is cls:
                 callbacks["script methods"](self)
 

@@ -67,20 +67,20 @@ class Function:
             raise RuntimeError(
                 f"{shown} expected at most {len(names) - is_method} argument(s) but received {len(args) - is_method} argument(s)"
             )
-        given = dict(zip(names, args))
+        values = dict(zip(names, args))
         for name, value in kwargs.items():
             if name not in names:
                 raise RuntimeError(f"Unknown keyword argument '{name}' for operator '{shown}'")
-            if name in given:
+            if name in values:
                 raise RuntimeError(f"{shown} got multiple values for argument '{name}'")
-            given[name] = value
+            values[name] = value
         first = len(names) - len(defaults)
         for k, name in enumerate(names):
-            if name not in given:
+            if name not in values:
                 if k < first:
                     raise RuntimeError(f"{shown} is missing value for argument '{name}'")
-                given[name] = defaults[k - first]
-        return tuple(given[name] for name in names)
+                values[name] = defaults[k - first]
+        return tuple(values[name] for name in names)
 
 
 class ScriptClass:
@@ -221,7 +221,7 @@ class Namespace:
         self.sources, self.constants, self.folder = sources, constants, folder
         self.depth = 0  # of calls that run
         self._files: dict[str, dict[str, ast.stmt]] = {}
-        self._found: dict[str, Any] = {}
+        self._resolved: dict[str, Any] = {}
 
     def __deepcopy__(self, memo: Any) -> Namespace:
         return self
@@ -263,9 +263,9 @@ class Namespace:
         if names[0] != _ROOT or len(names) < 2:
             return None
         qualified = ".".join(names)
-        if qualified not in self._found:
-            self._found[qualified] = self._look_up(names, qualified)
-        return self._found[qualified]
+        if qualified not in self._resolved:
+            self._resolved[qualified] = self._look_up(names, qualified)
+        return self._resolved[qualified]
 
     def _look_up(self, names: Sequence[str], qualified: str) -> Any:
         path = "/".join(names[:-1]) + ".py"

@@ -95,8 +95,8 @@ def _check_words(source: Source) -> None:
 
 
 def _check_function(source: Source, node: ast.FunctionDef) -> None:
-    given = node.args
-    if node.decorator_list or given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
+    args = node.args
+    if node.decorator_list or args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs:
         source.refuse(f"function {node.name} has decorators or parameters other than plain ones", node.lineno)
 
 

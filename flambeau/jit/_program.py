@@ -15,7 +15,7 @@ from ..nn.modules.module import Module
 from ._interpreter import Program
 from ._modules import RecursiveScriptModule, ScriptFunction
 from ._objects import ScriptClass
-from ._text import is_plain_name, quoted
+from ._text import is_identifier, quoted
 from ._trace import Tracer, TracerWarning
 
 _NOT_TRACEABLE = "Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced"
@@ -126,7 +126,7 @@ class Declarations:
 
     def _class_name(self, module: Module) -> str:
         wish = getattr(module, "original_name", None) or type(module).__name__
-        wish = wish if is_plain_name(wish) else "Traced"
+        wish = wish if is_identifier(wish) else "Traced"
         name, k = wish, 0
         while name in self.taken:
             name, k = f"{wish}_{k}", k + 1
@@ -152,29 +152,29 @@ def _class_text(name: str, module: Module, children: Mapping[str, str]) -> str:
     }
     kinds |= {n: f"__torch__.{c}" for n, c in children.items()}
     for attribute, kind in kinds.items():
-        plain = is_plain_name(attribute)
+        is_name = is_identifier(attribute)
         lines.append(
-            f"  {attribute} : {kind}" if plain else f"  __annotations__[{quoted(attribute)}] = {kind}"
+            f"  {attribute} : {kind}" if is_name else f"  __annotations__[{quoted(attribute)}] = {kind}"
         )
     return "\n".join(lines) + "\n"
 
 
 def built(
-    declared: Declarations, program: Program, module: Module, known: dict[int, RecursiveScriptModule]
+    declared: Declarations, program: Program, module: Module, memo: dict[int, RecursiveScriptModule]
 ) -> RecursiveScriptModule:
     """The traced module of a module: it shares its parameters and buffers."""
-    if id(module) in known:
-        return known[id(module)]
+    if id(module) in memo:
+        return memo[id(module)]
     kind = program.find(["__torch__", declared.classes[id(module)]])
     assert isinstance(kind, ScriptClass)
     state: dict[str, Any] = {
         n: v for n, v in (*module._parameters.items(), *module._buffers.items()) if v is not None
     }
     state |= {"training": module.training, "_is_full_backward_hook": None}
-    made = known[id(module)] = RecursiveScriptModule._of(kind, state)
+    made = memo[id(module)] = RecursiveScriptModule._of(kind, state)
     for name, child in module._modules.items():
         if child is not None:
-            made._modules[name] = built(declared, program, child, known)
+            made._modules[name] = built(declared, program, child, memo)
     return made
 
 
@@ -197,8 +197,8 @@ class Call:
         for name, value in zip(self.parameters, [*inputs, *named.values()]):
             _take(tracer, value, name)
         with tracer:
-            found = self.function(*inputs, **named)
-        if strict and (container := _container(found)):
+            output = self.function(*inputs, **named)
+        if strict and (container := _container(output)):
             message = (
                 f"Encountering a {container} at the output of the tracer might cause the trace to be incorrect, this is only valid if "
                 "the container structure does not change based on the module's inputs. Consider using a constant container instead "
@@ -208,10 +208,10 @@ class Call:
             if container == "dict":
                 raise RuntimeError(message)
             warnings.warn(message, TracerWarning, stacklevel=2)
-        result = type_of(found, "the output")
+        result = type_of(output, "the output")
         tracer.uses = set()
-        given = _give(tracer, found)
-        lines = [*tracer.body(set(tracer.uses)), f"return {given}"]
+        returned = _give(tracer, output)
+        lines = [*tracer.body(set(tracer.uses)), f"return {returned}"]
         head = ",\n    ".join(
             [f"self: __torch__.{owner}", *(f"{p}: {k}" for p, k in zip(self.parameters, kinds))]
         )
@@ -225,9 +225,9 @@ def _container(x: Any) -> str | None:
         return "dict"
     if not isinstance(x, (tuple, list)):
         return None
-    found = {"list"} if isinstance(x, list) else set()
-    found.update(filter(None, map(_container, x)))
-    return min(found, default=None)
+    names = {"list"} if isinstance(x, list) else set()
+    names.update(filter(None, map(_container, x)))
+    return min(names, default=None)
 
 
 def _parameter_names(function: Any, count: int, named: dict[str, Any]) -> list[str]:
@@ -242,7 +242,7 @@ def _parameter_names(function: Any, count: int, named: dict[str, Any]) -> list[s
     except (TypeError, ValueError):
         result = []
     names = [
-        n if is_plain_name(n) and n != "self" else f"argument_{k + 1}" for k, n in enumerate(result[:count])
+        n if is_identifier(n) and n != "self" else f"argument_{k + 1}" for k, n in enumerate(result[:count])
     ]
     names += [f"argument_{k + 1}" for k in range(len(names), count)]
     return names + list(named)
@@ -316,4 +316,4 @@ def difference(result: Any, wanted: Any, tolerance: float) -> str | None:
 def function_of(module: RecursiveScriptModule, function: Any) -> ScriptFunction:
     """A traced function, whose code is a method of a module without attributes."""
     name = getattr(function, "__name__", type(function).__name__)
-    return ScriptFunction._of(module, name if is_plain_name(name) else "traced", function)
+    return ScriptFunction._of(module, name if is_identifier(name) else "traced", function)

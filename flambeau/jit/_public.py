@@ -14,7 +14,7 @@ from ._program import Call, TracingCheckError, as_before, cloned, difference, fu
 from ._trace import TracerWarning
 
 
-def _given(inputs: Any) -> tuple[Any, ...]:
+def _as_args(inputs: Any) -> tuple[Any, ...]:
     """Example inputs as a tuple: one tensor, or one dictionary, stands for itself."""
     if isinstance(inputs, (TensorBase, dict)):
         return (inputs,)
@@ -84,12 +84,12 @@ def trace(
         raise TypeError(
             f"trace(): argument 'example_inputs' must be a tensor or a tuple of tensors, got {type(example_inputs).__name__}"
         )
-    inputs = () if example_inputs is None else _given(example_inputs)
+    inputs = () if example_inputs is None else _as_args(example_inputs)
     owner = getattr(func, "__self__", None)
     root = func if isinstance(func, Module) else owner if isinstance(owner, Module) else Module()
     call = Call("forward", func, inputs, named)
     made = _traced(root, [call], strict, "jit.trace()")
-    others = [] if check_inputs is None else [_given(i) for i in check_inputs]
+    others = [] if check_inputs is None else [_as_args(i) for i in check_inputs]
     if check_trace:
         _check(made, call, root, others, check_tolerance)
     return made if isinstance(func, Module) else _function(made, func, root)
@@ -134,14 +134,14 @@ def trace_module(
     if not isinstance(inputs, dict):
         raise AttributeError("expected a dictionary of (method_name, input) pairs")
     calls = []
-    for name, given in inputs.items():
+    for name, example in inputs.items():
         function = mod if name == "forward" else getattr(mod, name)
-        named = dict(given) if example_inputs_is_kwarg else {}
-        calls.append(Call(name, function, () if example_inputs_is_kwarg else _given(given), named))
+        named = dict(example) if example_inputs_is_kwarg else {}
+        calls.append(Call(name, function, () if example_inputs_is_kwarg else _as_args(example), named))
     made = _traced(mod, calls, strict, "jit.trace_module()")
     if check_trace:
         for call in calls:
-            others = [_given(i[call.name]) for i in check_inputs or () if call.name in i]
+            others = [_as_args(i[call.name]) for i in check_inputs or () if call.name in i]
             _check(made, call, mod, others, check_tolerance)
     return made
 

@@ -22,18 +22,18 @@ NOTHING: dict[str, Any] = {}
 class Site:
     """A call of an operation in code."""
 
-    __slots__ = ("candidates", "host", "known", "name", "space", "tensors", "texts")
+    __slots__ = ("cache", "candidates", "host", "name", "space", "tensors", "texts")
 
     def __init__(self, space: str, name: str) -> None:
         self.space, self.name = space, name
-        known = space == "aten"
-        self.host = HOST.get(name) if known else None
-        self.tensors = TENSORS.get(name) if known else None
-        self.texts = TEXTS.get(name) if known else None
+        is_aten = space == "aten"
+        self.host = HOST.get(name) if is_aten else None
+        self.tensors = TENSORS.get(name) if is_aten else None
+        self.texts = TEXTS.get(name) if is_aten else None
         self.candidates: tuple[Overload, ...] = () if space == OWN else overloads(space, name)
-        self.known: dict[Any, Prepared] = {}
+        self.cache: dict[Any, Prepared] = {}
 
-    def is_known(self) -> bool:
+    def exists(self) -> bool:
         """Whether there is anything of that name."""
         own = self.space == OWN and own_call(self.name) is not None
         return bool(own or self.candidates or self.host or self.tensors or self.texts)
@@ -56,7 +56,7 @@ class Site:
         if out is not None:
             kwargs = {k: v for k, v in kwargs.items() if k != "out"}
         key = _key_of(args, kwargs)
-        prepared = self.known.get(key)
+        prepared = self.cache.get(key)
         if prepared is not None and out is None:
             return prepared(args, kwargs)
         try:
@@ -68,16 +68,16 @@ class Site:
         if out is None:
             result = overload.prepared(args, kwargs, loosely)
             if result is not None:
-                self.known[key] = result
+                self.cache[key] = result
         return overload.call(values, out)
 
     def unfit(self, args: list[Any], kwargs: dict[str, Any]) -> str:
         """What is wrong with arguments that no overload takes."""
-        given = ", ".join(
+        types = ", ".join(
             [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
         )
-        known = "\n".join(f"  {o.schema}" for o in self.candidates)
-        return f"{self.space}::{self.name} takes no ({given}); there are:\n{known}"
+        schemas = "\n".join(f"  {o.schema}" for o in self.candidates)
+        return f"{self.space}::{self.name} takes no ({types}); there are:\n{schemas}"
 
     def caller(self, args: Sequence[Expression], kwargs: dict[str, Expression]) -> Expression:
         """The call as a function of a frame."""
@@ -88,21 +88,21 @@ class Site:
         ready: dict[Any, Callable[..., Any]] = {}
 
         def run(frame: Frame) -> Any:
-            given = take(frame)
-            kinds = tuple(map(type, given))
+            call_args = take(frame)
+            kinds = tuple(map(type, call_args))
             function = ready.get(kinds)
             if function is not None:
-                return function(*given)
-            values = iter(given)
-            whole = [a(frame) if isinstance(a, Literal) else next(values) for a in args]
+                return function(*call_args)
+            values = iter(call_args)
+            all_args = [a(frame) if isinstance(a, Literal) else next(values) for a in args]
             named = {n: e(frame) for n, e in kwargs.items()}
-            result = self(whole, named)
+            result = self(all_args, named)
             settles = (
                 self.space == "aten" and list not in kinds
             )  # what programs add may keep a list, and change it
-            prepared = self.known.get(_key_of(whole, named)) if settles else None
+            prepared = self.cache.get(_key_of(all_args, named)) if settles else None
             if prepared is not None:
-                ready[kinds] = prepared.settled(whole, named, varying)
+                ready[kinds] = prepared.settled(all_args, named, varying)
             return result
 
         return run

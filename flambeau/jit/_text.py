@@ -45,7 +45,7 @@ def number_text(x: Any) -> str:
     return repr(x)
 
 
-def plain_text(x: Any) -> str | None:
+def constant_text(x: Any) -> str | None:
     """A value that is written the same everywhere; None for any other."""
     if x is None or isinstance(x, bool):
         return repr(x)
@@ -70,13 +70,13 @@ def aten_text(x: Any, kind: SchemaType, tensor: Any) -> str:
         text = "[" + ", ".join(aten_text(v, inner, tensor) for v in x) + "]"
         listed = kind._replace(form=kind.form.removesuffix("?"))
         return f"annotate({listed}, {text})" if not x or any(v is None for v in x) else text
-    result = plain_text(x)
+    result = constant_text(x)
     return tensor(x) if result is None else result
 
 
 def own_text(x: Any, tensor: Any) -> str:
     """A value as an argument of an operation of ours; Unwritable for one that archives cannot hold."""
-    result = plain_text(x)
+    result = constant_text(x)
     if result is not None:
         return result
     if isinstance(x, DType):
@@ -106,6 +106,6 @@ RESERVED = frozenset(
 )
 
 
-def is_plain_name(name: str) -> bool:
+def is_identifier(name: str) -> bool:
     """Whether a name may stand as it is in code."""
     return name.isidentifier() and name.isascii() and not keyword.iskeyword(name) and name not in RESERVED

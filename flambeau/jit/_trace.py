@@ -20,7 +20,7 @@ from ..library._own import OWN, own_name
 from ..library._written import written
 from ..overrides import TorchFunctionMode
 from ._indexing import read, write
-from ._text import Unwritable, aten_text, is_plain_name, own_text, quoted
+from ._text import Unwritable, aten_text, is_identifier, own_text, quoted
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
@@ -125,7 +125,7 @@ class Tracer:
         """A variable's name that is like `wish`."""
         base = (
             wish
-            if is_plain_name(wish)
+            if is_identifier(wish)
             else f"_{''.join(c if c.isalnum() and c.isascii() else '_' for c in wish)}"
         )
         name, k = base, 0
@@ -141,8 +141,8 @@ class Tracer:
 
     def knows(self, t: Any) -> bool:
         """Whether a tensor's sizes follow from the inputs."""
-        known = self.names.get(id(t))
-        if known is not None:
+        entry = self.names.get(id(t))
+        if entry is not None:
             return id(t) not in self.attributes
         return place(t) in self.places and id(t) not in self.attributes
 
@@ -150,8 +150,8 @@ class Tracer:
         """The variable that holds a tensor."""
         if not isinstance(t, TensorBase):
             raise Unwritable(f"a value of type {type(t).__name__}")
-        known = self.names.get(id(t))
-        name = known[1] if known is not None else self._discovered(t)
+        entry = self.names.get(id(t))
+        name = entry[1] if entry is not None else self._discovered(t)
         self.uses.add(name)
         return name
 
@@ -206,12 +206,12 @@ class Tracer:
 
     def body(self, results: set[str]) -> list[str]:
         """The statements, those left out that give what nothing uses; `results` are used."""
-        wanted, kept = set(results), []
+        wanted, live = set(results), []
         for line in reversed(self.lines):
             if not line.pure or wanted.intersection(line.gives):
-                kept.append(line.text)
+                live.append(line.text)
                 wanted |= line.uses
-        return kept[::-1]
+        return live[::-1]
 
     # --- sizes ------------------------------
     def is_on(self) -> bool:
@@ -296,10 +296,10 @@ class Tracer:
             raise RuntimeError(
                 f"{self.who}: {op.__name__}() is called with {error}, which archives cannot hold{_at_line()}"
             ) from None
-        if self.is_own and (found := self._composed(op, args, kwargs)) is not _NOTHING:
-            return found
+        if self.is_own and (composed := self._composed(op, args, kwargs)) is not _NOTHING:
+            return composed
         uses, self.uses = self.uses, set()
-        given = {id(t) for t in _tensors((args, kwargs))}
+        inputs = {id(t) for t in _tensors((args, kwargs))}
         self.suspended += 1
         try:
             result = func(*_plainly(args), **_plainly(kwargs))
@@ -309,17 +309,17 @@ class Tracer:
         if isinstance(result, (bool, int, float, complex)) or op.entry.name in _LOOKS:
             self._look(op, result)
         elif (
-            text is not None
-            and self.count is not None
-            and self.count != _count(result, found_list=self.listed)
+            text is not None and self.count is not None and self.count != _count(result, is_list=self.listed)
         ):
             self.uses = set()
-            self._results(self._own(op, args, kwargs), result, given if op.writes else set(), False)
+            self._results(self._own(op, args, kwargs), result, inputs if op.writes else set(), False)
         elif text is None:
-            self._given_values(op, args, result)
+            self._literal_values(op, args, result)
         else:
             in_place = bool(op.writes) or "out" in kwargs
-            self._results(text, result, given if in_place else set(), not in_place and op.entry.kind in _PURE)
+            self._results(
+                text, result, inputs if in_place else set(), not in_place and op.entry.kind in _PURE
+            )
         return result
 
     def _composed(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -344,8 +344,8 @@ class Tracer:
             with self.mode:
                 result = body(*args, **kwargs)
             made = self.lines[before[4] :]
-            whole = all(id(t) in self.names for t in _tensors(result))
-            if whole and not self.sized and not any(map(_is_particular, made)):
+            all_named = all(id(t) in self.names for t in _tensors(result))
+            if all_named and not self.sized and not any(map(_is_particular, made)):
                 return result
         except Exception:  # noqa: BLE001  a body that takes no sizes but numbers; the operation itself is called below
             result = _NOTHING
@@ -361,10 +361,10 @@ class Tracer:
         del self.lines[before[4] :]
         return _NOTHING
 
-    def _touches_buffers(self, given: Any) -> bool:
+    def _touches_buffers(self, args: Any) -> bool:
         from ..nn.parameter import Parameter
 
-        return any(id(t) in self.attributes and not isinstance(t, Parameter) for t in _tensors(given))
+        return any(id(t) in self.attributes and not isinstance(t, Parameter) for t in _tensors(args))
 
     def written(self, op: Op, args: tuple, kwargs: dict[str, Any]) -> str | None:
         """The call as code; None for one that makes a tensor of Python's values."""
@@ -445,7 +445,7 @@ class Tracer:
             "other inputs!"
         )
 
-    def _given_values(self, op: Op, args: tuple, result: Any) -> None:
+    def _literal_values(self, op: Op, args: tuple, result: Any) -> None:
         """A tensor that was made of Python's values: a constant, or what a size is."""
         if len(args) == 1 and isinstance(args[0], SymNumber):
             self._results(
@@ -479,11 +479,11 @@ class Tracer:
         return copied
 
 
-def _count(result: Any, found_list: bool) -> int:
+def _count(result: Any, is_list: bool) -> int:
     """How many results a call gave; a list of tensors is one."""
     if result is None:
         return 0
-    return len(result) if isinstance(result, (tuple, list)) and not found_list else 1
+    return len(result) if isinstance(result, (tuple, list)) and not is_list else 1
 
 
 def _is_particular(line: Line) -> bool:
@@ -543,20 +543,20 @@ def _plainly(x: Any) -> Any:
     return x
 
 
-def _storages(result: Any, found: set[int]) -> None:
+def _storages(result: Any, storages: set[int]) -> None:
     """The serial numbers of the storages of what a call gave."""
     if hasattr(result, "storage"):
-        found.add(result.storage)
+        storages.add(result.storage)
     elif isinstance(result, (list, tuple)):
         for each in result:
-            _storages(each, found)
+            _storages(each, storages)
 
 
 def path_text(path: tuple[str, ...]) -> str:
     """`self.a.b` in code."""
     text = "self"
     for name in path:
-        text = f"{text}.{name}" if is_plain_name(name) else f"getattr({text}, {quoted(name)})"
+        text = f"{text}.{name}" if is_identifier(name) else f"getattr({text}, {quoted(name)})"
     return text
 
 

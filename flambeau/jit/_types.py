@@ -12,7 +12,7 @@ from ._host import number
 from ._parser import dotted
 
 Check = Callable[[Any], bool]
-_PLAIN: dict[str, Check] = {
+_CHECKS: dict[str, Check] = {
     "Tensor": lambda x: isinstance(x, Tensor),
     "int": lambda x: type(x) is int,
     "float": lambda x: type(x) is float,
@@ -36,12 +36,12 @@ _NUMBERS = {"int": int, "float": float, "number": None, "Scalar": None, "complex
 def check_of(node: ast.expr, class_check: Callable[[list[str]], Check | None]) -> Check | None:
     """Whether values are of a type; None for a type that is not known.  `class_check` says so of classes in the archive."""
     if isinstance(node, ast.Constant) and node.value is None:
-        return _PLAIN["None"]
+        return _CHECKS["None"]
     if isinstance(node, ast.Tuple):
         return _any([check_of(e, class_check) for e in node.elts])
     names = dotted(node)
     if names is not None:
-        return _PLAIN.get(names[0]) if len(names) == 1 else class_check(names)
+        return _CHECKS.get(names[0]) if len(names) == 1 else class_check(names)
     if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
         return None
     inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -49,26 +49,28 @@ def check_of(node: ast.expr, class_check: Callable[[list[str]], Check | None]) -
 
 
 def _any(checks: list[Check | None]) -> Check | None:
-    known = [c for c in checks if c is not None]
-    return (lambda x: any(c(x) for c in known)) if len(known) == len(checks) else None
+    present = [c for c in checks if c is not None]
+    return (lambda x: any(c(x) for c in present)) if len(present) == len(checks) else None
 
 
 def _compound(name: str, checks: list[Check | None]) -> Check | None:
     if None in checks:
         return None
-    known = [c for c in checks if c is not None]
+    present = [c for c in checks if c is not None]
     if name == "List":
-        return lambda x: isinstance(x, list) and all(known[0](v) for v in x)
+        return lambda x: isinstance(x, list) and all(present[0](v) for v in x)
     if name == "Optional":
-        return lambda x: x is None or known[0](x)
+        return lambda x: x is None or present[0](x)
     if name == "Union":
         return _any(checks)
     if name == "Final" or name == "Future":
-        return known[0]
+        return present[0]
     if name == "Tuple":
-        return lambda x: isinstance(x, tuple) and len(x) == len(known) and all(c(v) for c, v in zip(known, x))
-    if name == "Dict" and len(known) == 2:
-        return lambda x: isinstance(x, dict) and all(known[0](k) and known[1](v) for k, v in x.items())
+        return lambda x: (
+            isinstance(x, tuple) and len(x) == len(present) and all(c(v) for c, v in zip(present, x))
+        )
+    if name == "Dict" and len(present) == 2:
+        return lambda x: isinstance(x, dict) and all(present[0](k) and present[1](v) for k, v in x.items())
     return None
 
 

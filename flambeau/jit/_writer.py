@@ -49,7 +49,7 @@ class _Pickle:
         n = self.memo[key] = len(self.memo)
         self.put(b"q" + bytes([n]) if n < 256 else b"r" + struct.pack("<I", n))
 
-    def known(self, key: Any) -> bool:
+    def memoized(self, key: Any) -> bool:
         """Whether that was written before; it is then written by its number."""
         n = self.memo.get(key)
         if n is None:
@@ -58,12 +58,12 @@ class _Pickle:
         return True
 
     def name(self, module: str, name: str) -> None:
-        if not self.known((module, name)):
+        if not self.memoized((module, name)):
             self.put(f"c{module}\n{name}\n".encode())
             self.remember((module, name))
 
     def text(self, text: str) -> None:
-        if not self.known(("text", text)):
+        if not self.memoized(("text", text)):
             data = text.encode()
             self.put(b"X" + struct.pack("<I", len(data)), data)
             self.remember(("text", text))
@@ -146,7 +146,7 @@ class _Pickle:
             raise RuntimeError(f"{display.NAME}.jit.save: the number {n} has more than 64 bits")
 
     def tensor(self, t: Any) -> None:
-        if self.known(id(t)):
+        if self.memoized(id(t)):
             return
         if t.dtype.name not in names.STORAGE_OF:
             raise RuntimeError(f"{display.NAME}.jit.save: archives of programs have no tensors of {t.dtype}")
@@ -170,7 +170,7 @@ class _Pickle:
         self.remember(id(t))
 
     def object(self, x: Any, kind: ScriptClass, state: dict[str, Any]) -> None:
-        if self.known(id(x)):
+        if self.memoized(id(x)):
             return
         module, _, name = kind.name.rpartition(".")
         self.name(module, name)
@@ -228,13 +228,13 @@ def archive(module: Any, root: str, extra: dict[str, Any]) -> Callable[[Any], No
         for name, data in records.items():
             add(name, data)
         data, storages = pickles["data"]
-        for k, (storage, _) in enumerate(storages.found):
+        for k, (storage, _) in enumerate(storages.entries):
             add(f"data/{k}", host_bytes(storage))
         add("data.pkl", data)
         for path, text in program.sources.items():
             add(f"code/{path}", text.encode())
         data, storages = pickles["constants"]
-        for k, (storage, _) in enumerate(storages.found):
+        for k, (storage, _) in enumerate(storages.entries):
             add(f"constants/{k}", host_bytes(storage))
         add("constants.pkl", data)
         add("version", b"3\n")

@@ -96,7 +96,7 @@ def random(shape, dtype: str, low: float, high: float):
 def pointwise_calls(entry, dtype: str) -> Iterator[Callable]:
     """Operands alike; the last a row, a column, a number; all transposed."""
     names, (low, high) = entry.details["operands"], entry.domain
-    given = {
+    numbers = {
         n: 0.5
         for n, p in entry.function.__signature__.parameters.items()
         if p.default is p.empty and n not in names
@@ -110,12 +110,12 @@ def pointwise_calls(entry, dtype: str) -> Iterator[Callable]:
         ]
 
     last = len(names) - 1
-    yield lambda: entry.function(*operands([(6,)] * len(names)), **given)
-    yield lambda: entry.function(*[x.t() for x in operands([(6, 5)] * len(names))], **given)
+    yield lambda: entry.function(*operands([(6,)] * len(names)), **numbers)
+    yield lambda: entry.function(*[x.t() for x in operands([(6, 5)] * len(names))], **numbers)
     if last:
-        yield lambda: entry.function(*operands([(5, 6)] * last + [(6,)]), **given)
-        yield lambda: entry.function(*operands([(5, 6)] * last + [(5, 1)]), **given)
-        yield lambda: entry.function(*operands([(6,)] * last), (low + high) / 2, **given)
+        yield lambda: entry.function(*operands([(5, 6)] * last + [(6,)]), **numbers)
+        yield lambda: entry.function(*operands([(5, 6)] * last + [(5, 1)]), **numbers)
+        yield lambda: entry.function(*operands([(6,)] * last), (low + high) / 2, **numbers)
 
 
 def row_calls(entry, dtype: str) -> Iterator[Callable]:

@@ -94,7 +94,7 @@ class Body:
         self.check_numbers()
         trace = Trace(self.where)
         operands = tuple(self.entered(trace, x) for x in operands)
-        numbers = {n: trace.given(x) for n, x in numbers.items()}
+        numbers = {n: trace.leaf_of(x) for n, x in numbers.items()}
         try:
             with Lifted():
                 result = self.function(*operands, **numbers)
@@ -127,8 +127,8 @@ class Body:
         if hasattr(operand, "belongs_to"):
             return operand.belongs_to(trace)
         if not isinstance(operand, At):
-            return trace.given(operand)
-        at = At(map(trace.given, operand))
+            return trace.leaf_of(operand)
+        at = At(map(trace.leaf_of, operand))
         at.integer = operand.integer
         return at
 
@@ -148,10 +148,10 @@ class Body:
         for other dtypes, and gradients, would be of another function.
         """
         for name, value in _numbers(self.function).items():
-            known = self.numbers.get(name, value)
-            if known != value and not (known != known and value != value):
+            declared = self.numbers.get(name, value)
+            if declared != value and not (declared != declared and value != value):
                 raise RuntimeError(
-                    f"{self.where} reads {name}, which was {known!r} when it was declared and is {value!r} now: "
+                    f"{self.where} reads {name}, which was {declared!r} when it was declared and is {value!r} now: "
                     "make it a parameter after `*`, or declare the kernel again"
                 )
 
@@ -276,13 +276,13 @@ def with_rank(declared: Pointwise, args: tuple, kwargs: dict) -> Any:
     common = next((x.dtype for x in typed if ex.is_smooth(x.dtype)), (typed or operands)[0].dtype)
     if declared.int_to_float and not ex.is_smooth(common):
         common = "float32"
-    given = []
+    inputs = []
     for x, n in zip(operands, declared.operands):
         if isinstance(x, Expr):
-            given.append(x if n in declared.raw else ex.cast(x, common))
+            inputs.append(x if n in declared.raw else ex.cast(x, common))
         else:
-            given.append(ex.like(ex.const(0, common), x))
-    known = inspect.signature(declared.op).parameters if declared.params else {}  # type: ignore[arg-type]
-    params = [bound.get(n, known[n].default if n in known else None) for n in declared.params]
-    results = declared.trace(given, [ex.like(ex.const(0, ex.part(common)), p) for p in params])
+            inputs.append(ex.like(ex.const(0, common), x))
+    parameters = inspect.signature(declared.op).parameters if declared.params else {}  # type: ignore[arg-type]
+    params = [bound.get(n, parameters[n].default if n in parameters else None) for n in declared.params]
+    results = declared.trace(inputs, [ex.like(ex.const(0, ex.part(common)), p) for p in params])
     return results[0] if len(results) == 1 else results

@@ -96,7 +96,7 @@ class _Trial:
     def __init__(self, op: Callable, args: tuple, named: dict, who: str, made: dict[str, None]):
         self.op, self.args, self.named, self.who, self.made = op, args, named, who, made
         self.args = self.mapped(lambda x: to_dtype(x, _DOUBLE) if _smooth(x) and not x.is_complex() else x)
-        self.found = _results(self.call(*self.args))
+        self.results = _results(self.call(*self.args))
 
     def call(self, *args: Any) -> Any:
         return self.op(*args, **self.named)
@@ -133,7 +133,7 @@ class _Trial:
         self.strides()
         self.no_elements()
         self.out()
-        self.meta("meta", self.args, self.found)
+        self.meta("meta", self.args, self.results)
         if vmap:
             self.slices()
         if gradients and any(_smooth(x) for x in self.args):
@@ -146,14 +146,14 @@ class _Trial:
 
         from ..core.make.bridge import from_numpy
 
-        given = [x.detach().cpu().numpy() if isinstance(x, TensorBase) else x for x in self.args]
-        wanted = reference(*given, **self.named)
+        host_args = [x.detach().cpu().numpy() if isinstance(x, TensorBase) else x for x in self.args]
+        wanted = reference(*host_args, **self.named)
         wanted = wanted if isinstance(wanted, (tuple, list)) else (wanted,)
         arrays = [from_numpy(np.array(w)) for w in wanted]
         self.same(
             "values",
-            self.found,
-            [to_dtype(w, f.dtype) for w, f in zip(arrays, self.found)],
+            self.results,
+            [to_dtype(w, f.dtype) for w, f in zip(arrays, self.results)],
             rtol=1e-7,
             atol=1e-9,
         )
@@ -191,7 +191,7 @@ class _Trial:
             return wide[..., ::2]
 
         for change in (turned, gaps):
-            self.same("strides", self.call(*self.mapped(change)), self.found)
+            self.same("strides", self.call(*self.mapped(change)), self.results)
 
     def no_elements(self) -> None:
         batch = max((x.ndim for x in self.args if isinstance(x, TensorBase)), default=0)
@@ -201,11 +201,11 @@ class _Trial:
         self.meta("no elements", none, _results(self.call(*none)))
 
     def out(self) -> None:
-        if not hasattr(self.op, "body") or (len(self.found) > 1 and not hasattr(self.op, "declared")):
+        if not hasattr(self.op, "body") or (len(self.results) > 1 and not hasattr(self.op, "declared")):
             return  # no kernel of `flambeau.kernels`, or one of several results that is not pointwise
-        given = tuple(empty((0,), dtype=f.dtype, device=f.device) for f in self.found)
-        self.op(*self.args, **self.named, out=given[0] if len(given) == 1 else given)
-        self.same("out", given, self.found, rtol=0.0, atol=0.0)
+        empties = tuple(empty((0,), dtype=f.dtype, device=f.device) for f in self.results)
+        self.op(*self.args, **self.named, out=empties[0] if len(empties) == 1 else empties)
+        self.same("out", empties, self.results, rtol=0.0, atol=0.0)
 
     def meta(self, what: str, args: tuple, result: Sequence[Any]) -> None:
         """What is known without data is what there is with it."""
@@ -230,8 +230,8 @@ class _Trial:
             return
         stacks = self.mapped(lambda x: stack([x, x * 0.5]) if _smooth(x) else x)
 
-        def slices(*given: TensorBase) -> Any:
-            at = dict(zip(places, given))
+        def slices(*args: TensorBase) -> Any:
+            at = dict(zip(places, args))
             return self.call(*(at.get(k, x) for k, x in enumerate(self.args)))
 
         with warnings.catch_warnings():
@@ -253,8 +253,8 @@ class _Trial:
                 f"{self.who}: gradients: no result has one; pass gradients=False where that is meant"
             )
 
-        def function(*given: Any) -> Any:
-            at = dict(zip(places, given))
+        def function(*varied: Any) -> Any:
+            at = dict(zip(places, varied))
             result = _results(self.call(*(at.get(k, x) for k, x in enumerate(args))))
             return tuple(result[k] for k in smooth)
 

@@ -14,12 +14,14 @@ from ..core.make.create import zeros
 from ._bodies import place_of
 
 
-def called(name: str, results: int, parameters: str, handed: str, run: Callable, **known: Any) -> Any:
-    """The operation `def name(parameters): return run(handed)`; `known` are values that the parameters name as defaults.
+def called(
+    name: str, results: int, parameters: str, handed: str, run: Callable, **names_in_scope: Any
+) -> Any:
+    """The operation `def name(parameters): return run(handed)`; `names_in_scope` are values that the parameters name as defaults.
 
     One of one result takes `out=`, a tensor apart.
     """
-    space: dict[str, Any] = {"_run_kernel": run, **known}  # a name that no parameter has
+    space: dict[str, Any] = {"_run_kernel": run, **names_in_scope}  # a name that no parameter has
     exec(f"def {name}({parameters}):\n    return _run_kernel({handed})", space)
     return FunctionOp(space[name], name, out=results == 1)
 
@@ -27,8 +29,8 @@ def called(name: str, results: int, parameters: str, handed: str, run: Callable,
 def numbers_of(names: Sequence[str], defaults: Sequence[Any]) -> tuple[str, dict[str, Any]]:
     """How parameters after `*` are spelled, the last of which have defaults, and what the spelling names."""
     first = len(names) - len(defaults)
-    known = {f"_default_of_{n}": d for n, d in zip(names[first:], defaults)}
-    return ", ".join([*names[:first], *(f"{n}=_default_of_{n}" for n in names[first:])]), known
+    namespace = {f"_default_of_{n}": d for n, d in zip(names[first:], defaults)}
+    return ", ".join([*names[:first], *(f"{n}=_default_of_{n}" for n in names[first:])]), namespace
 
 
 def mapped_rows(operands: Sequence[str]) -> Callable:
@@ -38,8 +40,8 @@ def mapped_rows(operands: Sequence[str]) -> Callable:
         from ..func._rules import looped, mapped, parameters, shifted
         from ..func._rules import with_rank as with_slices
 
-        known = parameters(op)
-        bound = known.bind(args, kwargs)
+        declared = parameters(op)
+        bound = declared.bind(args, kwargs)
         if bound.get("out") is not None:
             return looped(level, op, args, kwargs, running)
         rank = max(bound[n].ndim for n in operands)
@@ -47,7 +49,7 @@ def mapped_rows(operands: Sequence[str]) -> Callable:
         bound.update({n: with_slices(level, bound[n], most) for n in operands})
         dim = bound.get("dim")
         bound["dim"] = tuple(range(1, most + 1)) if dim is None or dim == () else shifted(dim, rank)
-        result = known.call(op, bound)
+        result = declared.call(op, bound)
         return level.wrapped(result if rank else mapped(result, lambda t: t.squeeze(1) if t.ndim > 1 else t))
 
     return rule
@@ -86,17 +88,17 @@ class Derivative:
         """Put a call on the tape, where it is to be there, keeping what the formula names."""
         if not tape.tracked(*tensors):
             return
-        known = dict(zip(self.operands, tensors))
+        operands = dict(zip(self.operands, tensors))
         wanted = self.operands if self.formula is None and self.automatic is not None else self.wanted
-        kept = [n for n in wanted if n in known]
-        saved = [known[n] for n in kept]
+        saved_names = [n for n in wanted if n in operands]
+        saved = [operands[n] for n in saved_names]
         if "out" in self.wanted or "outs" in self.wanted:
             saved += outs
         shapes = tuple((t.shape, t.dtype, t.device) for t in tensors)
         made = tuple((t.shape, t.dtype, t.device) for t in outs)
 
-        def formula(arrived: Any, *given: TensorBase) -> Any:
-            return self.gradients(arrived, kept, given, numbers, shapes, made)
+        def formula(arrived: Any, *saved_tensors: TensorBase) -> Any:
+            return self.gradients(arrived, saved_names, saved_tensors, numbers, shapes, made)
 
         tape.record(
             backward_name(self.name),
@@ -107,7 +109,7 @@ class Derivative:
         )
 
     def gradients(
-        self, arrived: Any, kept: list, given: tuple, numbers: Mapping, shapes: tuple, made: tuple
+        self, arrived: Any, saved_names: list, saved: tuple, numbers: Mapping, shapes: tuple, made: tuple
     ) -> list:
         if self.formula is None and self.automatic is None:
             raise RuntimeError(
@@ -119,9 +121,9 @@ class Derivative:
             for g, (shape, dtype, device) in zip(arrived, made)
         )
         if self.formula is None:
-            return self.automatic(grads, given, numbers)  # type: ignore[misc]
-        outs = given[len(kept) :]
-        values = {**dict(zip(kept, given)), **numbers, "grad": grads[0], "grads": grads}
+            return self.automatic(grads, saved, numbers)  # type: ignore[misc]
+        outs = saved[len(saved_names) :]
+        values = {**dict(zip(saved_names, saved)), **numbers, "grad": grads[0], "grads": grads}
         if outs:
             values.update(out=outs[0], outs=outs)
         result = self.formula(**{n: values[n] for n in self.wanted})

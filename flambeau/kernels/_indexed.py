@@ -41,17 +41,17 @@ class Array:
 
     def size(self, d: int) -> Expr:
         """How long a dimension is."""
-        return self._trace.given(self._operand.size(d))
+        return self._trace.leaf_of(self._operand.size(d))
 
     def _place(self, place: Any) -> list[Expr]:
         """Coordinates that are known by what they stand for: one of the place itself needs no check."""
         place = tuple(place) if isinstance(place, (tuple, list)) else (place,)
         if len(place) != self.ndim:
             raise TypeError(f"{len(place)} coordinates for an operand of {self.ndim} dimensions")
-        return [self._trace.plain(i) if isinstance(i, Expr) else self._at.number(i) for i in place]
+        return [self._trace.resolve(i) if isinstance(i, Expr) else self._at.number(i) for i in place]
 
     def _read(self, element: Expr) -> Expr:
-        return self._trace.given(self._trace.returned([element])[0])
+        return self._trace.leaf_of(self._trace.returned([element])[0])
 
     def _inside(self, place: Any) -> list[Expr]:
         return [self._at.checked(i, self._operand.size(d)) for d, i in enumerate(self._place(place))]
@@ -167,22 +167,22 @@ def indexed(
 
     def run(tensors: tuple, values: tuple) -> Any:
         _check_tensors(body, tensors)
-        given = _numbers(body, dict(zip(numbers, values)), fixed)
-        wanted = tensors[0].shape if shape is None else shape(*tensors, **given)
+        named = _numbers(body, dict(zip(numbers, values)), fixed)
+        wanted = tensors[0].shape if shape is None else shape(*tensors, **named)
         if not isinstance(wanted, (tuple, list)) or any(type(n) is not int or n < 0 for n in wanted):
             raise RuntimeError(f"{body.where}: `shape` must return a tuple of sizes, and returned {wanted!r}")
         with unrecorded():
-            result = declared(tuple(wanted), *tensors, **given)
-        derivative.record(tensors, result if isinstance(result, tuple) else (result,), given)
+            result = declared(tuple(wanted), *tensors, **named)
+        derivative.record(tensors, result if isinstance(result, tuple) else (result,), named)
         return result
 
     sites = Sites(_Traced(body), body.name, operands, numbers, fixed)
 
     def added(
-        grads: Sequence[TensorBase], given: Sequence[TensorBase], values: Any
+        grads: Sequence[TensorBase], saved: Sequence[TensorBase], values: Any
     ) -> list[TensorBase | None]:
         try:
-            result = sites.gradients(grads, given, values)
+            result = sites.gradients(grads, saved, values)
         except TypeError as error:
             if "no rule differentiates" not in str(error):
                 raise
@@ -192,7 +192,7 @@ def indexed(
             ) from None
         second = Derivative(f"the gradient of {body.where}", body.name, (), (), 1)
         made = tuple(g for g in result if g is not None)
-        second.record((*grads, *given), made, {})
+        second.record((*grads, *saved), made, {})
         return result
 
     derivative.automatic = added
@@ -203,14 +203,14 @@ def indexed(
 
 def _op(body: Body, results: int, run: Callable) -> Any:
     operands, numbers, defaults = body.parameters
-    spelled, known = numbers_of(numbers, defaults)
+    spelled, namespace = numbers_of(numbers, defaults)
     return called(
         body.name,
         results,
         f"{', '.join(operands)}{', *, ' + spelled if spelled else ''}",
         f"({', '.join(operands)},), ({''.join(n + ', ' for n in numbers)})",
         run,
-        **known,
+        **namespace,
     )
 
 
@@ -264,16 +264,16 @@ def scatter(
 
     def run(tensors: tuple, values: tuple) -> Any:
         _check_tensors(body, tensors)
-        given = _numbers(body, dict(zip(numbers, values)), fixed)
+        named = _numbers(body, dict(zip(numbers, values)), fixed)
         axes = tuple(tensors[operands.index(walked)].shape)
         with unrecorded():
             kind = tensors[0].dtype
             result = to_dtype(
                 tensors[0].contiguous(), by_name[compute_dtype(kind.name)], True
             )  # sums are rounded once
-            declared.into(result, axes, *tensors[1:], serial=len(axes) if serial is None else serial, **given)
+            declared.into(result, axes, *tensors[1:], serial=len(axes) if serial is None else serial, **named)
             result = to_dtype(result, kind)
-        derivative.record(tensors, (result,), given)
+        derivative.record(tensors, (result,), named)
         return result
 
     op = _op(body, 1, run)

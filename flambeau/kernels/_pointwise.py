@@ -159,25 +159,25 @@ def _derivative(declared: Declared, formula: Callable) -> Callable:
     body = declared.body
 
     @functools.wraps(formula)
-    def checked(**given: Any) -> tuple:
+    def checked(**args: Any) -> tuple:
         trace = Trace(body.where)
         try:
             with Lifted():
-                result = formula(**{n: trace.given(x) for n, x in given.items()})
+                result = formula(**{n: trace.leaf_of(x) for n, x in args.items()})
         except Exception as error:
             raise body.located(error) from error
         parts = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         check_count(body, formula, parts, len(declared.operands))
-        grad = next(v if n == "grad" else v[0] for n, v in _with_grad(given, declared).items())
+        grad = next(v if n == "grad" else v[0] for n, v in _with_grad(args, declared).items())
         own = iter(trace.returned([ex.like(grad, g) for g in parts if g is not None]))
         return tuple(g if g is None else next(own) for g in parts)
 
     return declared.derivative(checked)
 
 
-def _with_grad(given: dict, declared: Declared) -> dict[str, Any]:
-    result = {n: v for n, v in given.items() if n in ("grad", "grads")}
-    return result or {"grad": next(iter(given.values()))}
+def _with_grad(leaves: dict, declared: Declared) -> dict[str, Any]:
+    result = {n: v for n, v in leaves.items() if n in ("grad", "grads")}
+    return result or {"grad": next(iter(leaves.values()))}
 
 
 def check_names(body: Body, formula: Callable, allowed: set[str]) -> None:

@@ -68,13 +68,13 @@ class Program:
             per_row = self.per_row | {g for g, full in zip(grads, self.full) if not full}
             reached: list[int] = []
 
-            def body(*given: Expr, **numbers: Expr) -> tuple[Expr, ...]:
-                xs = given[m:]
+            def body(*args: Expr, **numbers: Expr) -> tuple[Expr, ...]:
+                xs = args[m:]
                 results = self.body(*xs, **numbers)
-                varies = _Varying(given, [n not in per_row for n in names])
-                result = adjoint(results, given[:m], xs, varies)
+                varies = _Varying(args, [n not in per_row for n in names])
+                result = adjoint(results, args[:m], xs, varies)
                 reached[:] = [k for k, g in enumerate(result) if g is not None]
-                return tuple(ex.cast(result[k], given[0].dtype) for k in reached)  # type: ignore[arg-type]
+                return tuple(ex.cast(result[k], args[0].dtype) for k in reached)  # type: ignore[arg-type]
 
             try:
                 made = Program(
@@ -114,17 +114,17 @@ def _over(
     if len(dims) < 2:
         result = made.op.over(tensors, dims if sizes else None, True, None, numbers)
         return result if isinstance(result, tuple) else (result,)
-    kept = [d for d in range(len(sizes)) if d not in dims]
-    order = [*kept, *dims]
+    outer = [d for d in range(len(sizes)) if d not in dims]
+    order = [*outer, *dims]
     back = [order.index(d) for d in range(len(sizes))]
     flat = []
     for name, t in zip(made.inputs, tensors):
         t = t if name in made.per_row else t.expand(sizes)
-        flat.append(t.permute(order).flatten(len(kept)))
+        flat.append(t.permute(order).flatten(len(outer)))
     result = made.op.over(tuple(flat), -1, True, None, numbers)
     shaped = []
     for g, full in zip(result if isinstance(result, tuple) else (result,), made.full):
-        lengths = [sizes[d] if full or d in kept else 1 for d in order]
+        lengths = [sizes[d] if full or d in outer else 1 for d in order]
         shaped.append(g.reshape(lengths).permute(back))
     return shaped
 
@@ -132,18 +132,18 @@ def _over(
 class _Varying:
     """Whether an expression's value changes along the row: that of the given ones is known, others follow."""
 
-    def __init__(self, given: Sequence[Expr], vary: Sequence[bool]):
-        self.known = {id(e): v for e, v in zip(given, vary)}
+    def __init__(self, leaves: Sequence[Expr], vary: Sequence[bool]):
+        self.varies = {id(e): v for e, v in zip(leaves, vary)}
         self.alive: list[Expr] = []  # with their ids
 
     def __call__(self, e: Expr) -> bool:
         for node in ex.walk([e]):
-            if id(node) not in self.known:
+            if id(node) not in self.varies:
                 self.alive.append(node)
-                self.known[id(node)] = node.op in ("prefix", "index") or (
-                    node.op != "fold" and any(self.known[id(a)] for a in node.args)
+                self.varies[id(node)] = node.op in ("prefix", "index") or (
+                    node.op != "fold" and any(self.varies[id(a)] for a in node.args)
                 )
-        return self.known[id(e)]
+        return self.varies[id(e)]
 
 
 @declares
@@ -251,7 +251,7 @@ def _declare(kind: str, function: Callable, name: str | None, dtypes: Iterable[d
         derivative.record(tensors, outs, {**dict(zip(numbers, values)), "dim": dim, "keepdim": keepdim})
         return result
 
-    spelled, known = numbers_of(numbers, [float(d) for d in defaults])
+    spelled, namespace = numbers_of(numbers, [float(d) for d in defaults])
     along = "dim=None, keepdim=False" if kind == "reduction" else "dim"
     op = called(
         body.name,
@@ -259,7 +259,7 @@ def _declare(kind: str, function: Callable, name: str | None, dtypes: Iterable[d
         f"{', '.join(operands)}, {along}{', *, ' + spelled if spelled else ''}",
         f"({', '.join(operands)},), dim, {'keepdim' if kind == 'reduction' else 'False'}, ({''.join(n + ', ' for n in numbers)})",
         run,
-        **known,
+        **namespace,
     )
     op.derivative, op.mapped = derivative.declare, mapped_rows(operands)
     return publish(op, function, body)

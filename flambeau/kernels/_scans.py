@@ -53,9 +53,9 @@ class _Sums:
         """What the sums are sums of."""
         return [ex.cast(p.args[0], x.dtype) for p in self.sums(x)]
 
-    def parts_of(self, *given: Expr) -> list[Expr]:
+    def parts_of(self, *exprs: Expr) -> list[Expr]:
         """What reaches the element itself, and each of the sums."""
-        grads, x, values = given[: self.results], given[self.results], given[self.results + 1 :]
+        grads, x, values = exprs[: self.results], exprs[self.results], exprs[self.results + 1 :]
         results, sums = self.body(x), self.sums(x)
         leaves = [ex.cast(v, p.dtype) for v, p in zip(values, sums)]
         results = ex.substitute(list(results), dict(zip(sums, leaves)))  # type: ignore[assignment]
@@ -131,17 +131,17 @@ def scan(
     if not kn.prefixes(results):
         raise TypeError(f"{body.where} reads no prefix: declare it with `pointwise`")
     derivative = Derivative(body.where, body.name, (operand,), ("dim",), len(results))
-    known: list[_Sums] = []
+    cached: list[_Sums] = []
 
-    def summed(grads: Sequence[TensorBase], given: Sequence[TensorBase], values: Any) -> list[TensorBase]:
-        if not known:
+    def summed(grads: Sequence[TensorBase], saved: Sequence[TensorBase], values: Any) -> list[TensorBase]:
+        if not cached:
             try:
-                known.append(_Sums(body, taken))
+                cached.append(_Sums(body, taken))
             except TypeError as error:
                 raise TypeError(
                     f"{body.where}: {error}; declare its derivative with @{body.name}.derivative"
                 ) from None
-        return [known[0].gradient(grads, given[0], values["dim"])]
+        return [cached[0].gradient(grads, saved[0], values["dim"])]
 
     def run(x: Any, dim: int) -> Any:
         if not isinstance(x, TensorBase):

@@ -33,7 +33,7 @@ class Sites:
         self.trace, self.name, self.operands, self.static = trace, name, tuple(operands), static
         self.numbers = tuple(numbers)
         self.kernels: dict[tuple[int, int, int], Indexed] = {}
-        self.known: dict[Any, list[list[bool]]] = {}
+        self.cache: dict[Any, list[list[bool]]] = {}
 
     def gradients(
         self, grads: Sequence[TensorBase], tensors: Sequence[TensorBase], numbers: Mapping[str, Any]
@@ -60,7 +60,7 @@ class Sites:
         """For each operand, whether each of its sites reads another element at every place."""
         fixed = tuple((n, v) for n, v in numbers.items() if n in self.static)
         key = axes, tuple((t.ndim, t.dtype) for t in tensors), fixed
-        if key not in self.known:
+        if key not in self.cache:
             at = At(ix.coordinates(axes, "int64"))
             at.integer = "int64"
             arrays = [Operand(k, t.dtype.name, t.ndim, "int64") for k, t in enumerate(tensors)]
@@ -72,10 +72,10 @@ class Sites:
             grads = [ex.input(k, r.dtype) for k, r in enumerate(result)]
             loads = _loads(result)
             differentiate.gradients(result, grads, loads)  # TypeError where there is no rule
-            self.known[key] = [
+            self.cache[key] = [
                 [_is_injective(e, axes) for e in loads if e.value == k] for k in range(len(tensors))
             ]
-        return self.known[key]
+        return self.cache[key]
 
     def kernel(self, operand: int, site: int, results: int) -> Indexed:
         """The kernel that adds what reaches the elements read at a site of an operand."""
@@ -97,8 +97,8 @@ class _Adding:
         parameters += [kind(n, kind.KEYWORD_ONLY) for n in sites.numbers]
         self.__signature__ = inspect.Signature(parameters)
 
-    def __call__(self, at: At, out: Operand, *given: Operand, **numbers: Any) -> ix.Store:
-        grads, operands = given[: self.results], given[self.results :]
+    def __call__(self, at: At, out: Operand, *tensors: Operand, **numbers: Any) -> ix.Store:
+        grads, operands = tensors[: self.results], tensors[self.results :]
         results = [r for r in self.sites.trace(at, *operands, **numbers) if ex.is_float(r.dtype)]
         loads = _loads(results)
         here = [e for e in loads if e.value == operands[self.operand].number][self.site]
@@ -112,15 +112,15 @@ class _Adding:
         return out.store(places, value, "add")
 
 
-class _Found(list):
+class _Loads(list):
     """Expressions, found by identity."""
 
     def index_of(self, e: Expr) -> int:
         return next(k for k, x in enumerate(self) if x is e)
 
 
-def _loads(results: Sequence[Expr]) -> _Found:
-    return _Found(e for e in ex.walk(results) if e.op == "load" and ex.is_float(e.dtype))
+def _loads(results: Sequence[Expr]) -> _Loads:
+    return _Loads(e for e in ex.walk(results) if e.op == "load" and ex.is_float(e.dtype))
 
 
 def _always(valid: Expr) -> bool:

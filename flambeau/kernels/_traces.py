@@ -28,10 +28,10 @@ class Trace:
         self.stands_for: dict[int, Expr] = {}
         self.leaves: list[Expr] = []  # with their ids
 
-    def given(self, value: Any) -> Any:
+    def leaf_of(self, value: Any) -> Any:
         """A leaf for an expression, for each of several; what is none as it is."""
         if type(value) is tuple:
-            return tuple(map(self.given, value))
+            return tuple(map(self.leaf_of, value))
         if not isinstance(value, Expr) or value.op == "const":
             return value
         leaf = ex.make("given", (), value.dtype, (self.owner, len(self.leaves)))
@@ -39,7 +39,7 @@ class Trace:
         self.stands_for[id(leaf)] = value
         return leaf
 
-    def plain(self, value: Any) -> Any:
+    def resolve(self, value: Any) -> Any:
         """What a leaf of this trace stands for; anything else as it is."""
         return self.stands_for.get(id(value), value)
 

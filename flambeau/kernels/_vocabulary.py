@@ -69,10 +69,10 @@ def _math(gives: str, shown: str, *functions: Callable, arguments: str = "x") ->
 
 
 def _typed(
-    name: str, gives: str, dtypes: str, call: str, given: str, shown: str, arguments: str = "x"
+    name: str, gives: str, dtypes: str, call: str, example_input: str, shown: str, arguments: str = "x"
 ) -> Word:
     """A word for values that are no floats, whose example declares their dtypes."""
-    example = f"kernels.pointwise(lambda {given.partition('=')[0]}: {call}, dtypes=kernels.{dtypes})"
+    example = f"kernels.pointwise(lambda {example_input.partition('=')[0]}: {call}, dtypes=kernels.{dtypes})"
     return Word(
         name,
         arguments,
@@ -80,7 +80,7 @@ def _typed(
         _ANY,
         getattr(fn, name),
         shown,
-        f"{example}(flambeau.tensor({given.partition('=')[2]}))",
+        f"{example}(flambeau.tensor({example_input.partition('=')[2]}))",
     )
 
 
@@ -278,9 +278,9 @@ def _public(word: Word) -> Callable:
             )
         return word.function(*args, **kwargs)
 
-    given = "no argument" if either else "an element" if "combine" in names else f"`{names[0]}`"
+    source = "no argument" if either else "an element" if "combine" in names else f"`{names[0]}`"
     description = (
-        f"{given} is {'' if either else 'not '}a traced value of a kernel's body"
+        f"{source} is {'' if either else 'not '}a traced value of a kernel's body"
         if word.arguments
         else "there is an argument"
     )
@@ -306,18 +306,18 @@ def _gradient(word: Word) -> str:
         return "0"
     kind = "complex64" if word.name in ("real", "imag", "conj") else "float32"
     names = [a for a in word.arguments.split(", ") if a not in ("dtype", "condition")]
-    given = [ex.input(k, kind) for k in range(len(names))]
-    call: list[Any] = [*given, "float64"] if "dtype" in word.arguments else list(given)
+    inputs = [ex.input(k, kind) for k in range(len(names))]
+    call: list[Any] = [*inputs, "float64"] if "dtype" in word.arguments else list(inputs)
     if "condition" in word.arguments:
-        call.insert(0, given[0] > given[1])
-    found = word.function(*call)
-    result = found[0] if isinstance(found, tuple) else found
+        call.insert(0, inputs[0] > inputs[1])
+    results = word.function(*call)
+    result = results[0] if isinstance(results, tuple) else results
     if not (ex.is_float(result.dtype) or ex.is_complex(result.dtype)):
         return "–"
     if word.where == _SCAN:
         return "yes" if word.name == "running_sum" else "–"
     try:
-        grads = adjoint([result], [ex.input(9, result.dtype)], given, lambda e: e.op != "fold")
+        grads = adjoint([result], [ex.input(9, result.dtype)], inputs, lambda e: e.op != "fold")
     except TypeError:
         return "–"
     return "yes" if builtins.any(g is not None for g in grads) else "0"

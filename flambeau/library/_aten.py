@@ -83,7 +83,7 @@ def _parameters(op: Op) -> inspect.Signature:
         return inspect.Signature()
 
 
-def _results(op: Op, whole: inspect.Signature) -> tuple[Result, ...]:
+def _results(op: Op, signature: inspect.Signature) -> tuple[Result, ...]:
     """The results: what the declaration says of them, by its first overload too, or the annotation; one Tensor where nothing does."""
     entry = op.entry
     if op.writes:
@@ -99,44 +99,46 @@ def _results(op: Op, whole: inspect.Signature) -> tuple[Result, ...]:
         text = entry.details["overloads"][0].rpartition("->")[2].strip()
         return results(RESULTS.get(text.removeprefix("return_types."), text))
     if entry is not None and entry.kind == "view":
-        return tuple(r._replace(alias=_SHARED) if r.type == _TENSOR else r for r in described(whole).results)
-    return described(whole).results
+        return tuple(
+            r._replace(alias=_SHARED) if r.type == _TENSOR else r for r in described(signature).results
+        )
+    return described(signature).results
 
 
-def _types(op: Op, whole: inspect.Signature) -> dict[str, SchemaType]:
+def _types(op: Op, signature: inspect.Signature) -> dict[str, SchemaType]:
     """The types of parameters by name: what annotations do not tell, the declaration may."""
-    named = [p.name for p in whole.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    result = dict(zip(named, described(whole).parameters))
-    entry, known = op.entry, dict[str, SchemaType]()
+    named = [p.name for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    result = dict(zip(named, described(signature).parameters))
+    entry, types = op.entry, dict[str, SchemaType]()
     if entry is None:
         return result
     if entry.kind == "pointwise":  # operands are tensors, all else is a number
-        known = {
+        types = {
             n: _TENSOR if n in entry.details["operands"] else SchemaType("Scalar")
             for n in result
             if n != "out"
         }
-        result.update((n, t) for n, t in known.items() if result[n].base == "float")
+        result.update((n, t) for n, t in types.items() if result[n].base == "float")
     for text in entry.details.get("overloads", ())[:1] if op is entry.function else ():
-        given = ast.parse(f"def f{text}: ...").body[0].args
-        known = {
+        arguments = ast.parse(f"def f{text}: ...").body[0].args
+        types = {
             a.arg: annotated(ast.unparse(a.annotation))
-            for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)
+            for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
             if a.annotation is not None
         }
     if op is entry.in_place and isinstance(entry.function, Op):
-        known = {a.name: a.type for a in _schema(entry.function).arguments}
-    return {n: known.get(n, t) if t.base == "Any" else t for n, t in result.items()}
+        types = {a.name: a.type for a in _schema(entry.function).arguments}
+    return {n: types.get(n, t) if t.base == "Any" else t for n, t in result.items()}
 
 
 @functools.cache
 def _schema(op: Op) -> FunctionSchema:
     """An operation's signature as ATen writes it: the tensor of a method is `self`, and `out` belongs to another overload."""
-    name, whole = _by_operation().get(op), _parameters(op)
-    named = [p for p in whole.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    name, signature = _by_operation().get(op), _parameters(op)
+    named = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     method = op.entry is not None and any(p.startswith("Tensor.") for p in op.entry.places)
     arguments = []
-    types = _types(op, whole)
+    types = _types(op, signature)
     for k, p in enumerate(named):
         kind = types[p.name]
         defaulted = p.default is not p.empty
@@ -157,7 +159,9 @@ def _schema(op: Op) -> FunctionSchema:
         )
     full_name = f"aten::{name}" if name is not None else f"{display.NAME}::{op.__name__}"
     return FunctionSchema(
-        full_name, "", signature_of(arguments, _results(op, whole), len(named) < len(whole.parameters))
+        full_name,
+        "",
+        signature_of(arguments, _results(op, signature), len(named) < len(signature.parameters)),
     )
 
 

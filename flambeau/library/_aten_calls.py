@@ -49,9 +49,9 @@ _recurrent("rnn_relu", "Tensor", "Tensor, Tensor")
 
 def _unpooled(n: int) -> Callable[..., Any]:
     def unpool(x, indices, output_size, *rest):
-        whole = [*x.shape[:-n], *output_size]
+        shape = [*x.shape[:-n], *output_size]
         flat = x.new_zeros([*x.shape[:-n], math.prod(output_size)])
-        return flat.scatter(-1, indices.flatten(-n), x.flatten(-n)).view(whole)
+        return flat.scatter(-1, indices.flatten(-n), x.flatten(-n)).view(shape)
 
     return unpool
 
@@ -110,8 +110,8 @@ def _to(
 ):
     if layout not in (None, x.layout):
         raise NotImplementedError(f"to(): a copy in layout {layout} is made by to_sparse and its kin")
-    given = {} if memory_format is None else {"memory_format": memory_format}
-    return x.to(dtype=dtype, device=device, non_blocking=non_blocking, copy=copy, **given)
+    options = {} if memory_format is None else {"memory_format": memory_format}
+    return x.to(dtype=dtype, device=device, non_blocking=non_blocking, copy=copy, **options)
 
 
 # --- products and transforms ------------------------------

@@ -147,11 +147,11 @@ step(
 def _nll(x, target, weight, reduction, ignore_index):
     """The loss, and the weights of the targets together."""
     result = REGISTRY["nll_loss"].function(x, target, weight, None, ignore_index, None, REDUCTIONS[reduction])
-    kept = target != ignore_index
+    not_ignored = target != ignore_index
     if weight is None:
-        total = kept.sum().to(x.dtype)
+        total = not_ignored.sum().to(x.dtype)
     else:
-        total = weight[target.masked_fill(~kept, 0)].masked_fill(~kept, 0.0).sum()
+        total = weight[target.masked_fill(~not_ignored, 0)].masked_fill(~not_ignored, 0.0).sum()
     return result, total if reduction else x.new_zeros(())
 
 

@@ -31,10 +31,10 @@ def _embedding(
 
 @form("arange")
 def _arange(start=None, end=None, step=None, **options):
-    given = [x for x in (start, end, step) if x is not None]
+    limits = [x for x in (start, end, step) if x is not None]
     if any(options.get(name) for name in ("requires_grad", "memory_format", "out")):
         return None
-    return "arange", given, {name: options.get(name) for name in ("dtype", "device")}
+    return "arange", limits, {name: options.get(name) for name in ("dtype", "device")}
 
 
 @form("embedding_bag")
@@ -83,8 +83,10 @@ form("mH")(lambda input: ("mH", (input,), {}))
 
 @form("meshgrid")
 def _meshgrid(tensors=(), indexing=None):
-    given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
-    return "meshgrid", (given,), {"indexing": indexing or "ij"}
+    listed = (
+        list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+    )
+    return "meshgrid", (listed,), {"indexing": indexing or "ij"}
 
 
 _SAMPLED = {

@@ -40,8 +40,8 @@ def _to_copy(
 ):
     if layout not in (None, x.layout):
         raise NotImplementedError(f"_to_copy(): a copy in layout {layout} is made by to_sparse and its kin")
-    given = {"memory_format": memory_format} if memory_format is not None else {}
-    made = x.to(dtype=dtype, device=device, non_blocking=non_blocking, copy=True, **given)
+    options = {"memory_format": memory_format} if memory_format is not None else {}
+    made = x.to(dtype=dtype, device=device, non_blocking=non_blocking, copy=True, **options)
     return made.pin_memory() if pin_memory else made
 
 
@@ -73,8 +73,8 @@ step(
     "slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor"
 )
 def _slice_backward(grad, sizes, dim, start, end, step):
-    whole = grad.new_zeros(sizes)
-    return names()["slice_scatter"](whole, grad, dim, start, end, step)
+    grad_input = grad.new_zeros(sizes)
+    return names()["slice_scatter"](grad_input, grad, dim, start, end, step)
 
 
 @step("select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor")
@@ -226,8 +226,8 @@ def _scaled(x: TensorBase, dims: Sequence[int], normalization: int, sizes: Seque
 
 @step("_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor")
 def _fft_c2c(x, dims, normalization, forward):
-    name, plain = ("fft_fftn", "backward") if forward else ("fft_ifftn", "forward")
-    return _scaled(names()[name](x, dim=dims, norm=plain), dims, normalization, x.shape)
+    name, unscaled = ("fft_fftn", "backward") if forward else ("fft_ifftn", "forward")
+    return _scaled(names()[name](x, dim=dims, norm=unscaled), dims, normalization, x.shape)
 
 
 @step("_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor")
@@ -248,8 +248,8 @@ def _upsampled(mode: str, aligned: bool) -> Callable[..., Any]:
     """A resampling by sizes or factors; factors win where both are given, as sizes of a trace are those of its example."""
 
     def resample(x, output_size, *align, **factors):
-        given = align[1:] if aligned else align
-        scales = list(factors.values())[0] if factors else (given[0] if given else None)
+        align_rest = align[1:] if aligned else align
+        scales = list(factors.values())[0] if factors else (align_rest[0] if align_rest else None)
         scales = None if scales is None else list(scales)
         named = {"align_corners": align[0]} if aligned else {}
         size = output_size if scales is None else None

@@ -177,15 +177,15 @@ class Binder:
             a.name: default_of(a) for a in schema.arguments if a.kwarg_only and a.defaulted
         }
 
-    def bind(self, given: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any] | None]:
+    def bind(self, args: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any] | None]:
         """The arguments by position, as far as any was given, and those by name alone; RuntimeError where they do not fit."""
         count, places, schema = self.count, self.places, self.schema
-        last = len(given)
+        last = len(args)
         if last > count and not schema.is_vararg:
             raise RuntimeError(
                 f"{schema.name}() takes {count} positional argument(s) but {last} was/were given.  Declaration: {schema}"
             )
-        values = [*given[:count], *[_MISSING] * (len(places) - min(last, count))]
+        values = [*args[:count], *[_MISSING] * (len(places) - min(last, count))]
         for name, value in named.items():
             k = places.get(name, -1)
             if k < 0:
@@ -213,7 +213,7 @@ class Binder:
                 value = values[k] = self.converted(k, value)
             if k >= count:
                 by_name[schema.arguments[k].name] = value
-        return (*values[: min(last, count)], *given[count:]), by_name or None
+        return (*values[: min(last, count)], *args[count:]), by_name or None
 
     def converted(self, k: int, value: Any) -> Any:
         """A value as the argument at that place takes it; RuntimeError where it takes none such."""
@@ -226,11 +226,11 @@ class Binder:
                 f"'{type(value).__name__}'.\nPosition: {k}\nValue: {value!r}\nDeclaration: {self.schema}"
             ) from None
 
-    def complete(self, given: tuple, named: dict[str, Any] | None) -> tuple[tuple, dict[str, Any]]:
+    def complete(self, args: tuple, named: dict[str, Any] | None) -> tuple[tuple, dict[str, Any]]:
         """The arguments and, for those that were left out, their defaults."""
-        if len(given) < self.count:
-            given = (*given, *self.defaults[len(given) : self.count])
-        return given, {**self.named_defaults, **named} if named else self.named_defaults.copy()
+        if len(args) < self.count:
+            args = (*args, *self.defaults[len(args) : self.count])
+        return args, {**self.named_defaults, **named} if named else self.named_defaults.copy()
 
 
 def _one_result(declared: SchemaType, value: Any) -> Any:

@@ -211,11 +211,11 @@ class Overload:
             if target is None:
                 _require_default(self, argument, value)
                 continue
-            if value == [] and argument.default_value == [] and not target.spreads:
+            if value == [] and argument.default_value == [] and not target.is_variadic:
                 continue  # what is left out there is None here
             if target.reduces:
                 value = REDUCTIONS[value]
-            if target.spreads:
+            if target.is_variadic:
                 args.extend(value if isinstance(value, list) and target.alone else [value])
             elif target.place == len(args) and not kwargs:
                 args.append(value)
@@ -239,15 +239,15 @@ class Overload:
                 table = _TABLES.get(argument.type.base)
                 part = Part(None, None, value if table is None or value is None else table[value])
             else:
-                given = kwargs[key] if isinstance(key, str) else args[key]
-                if given == [] and argument.default_value == [] if isinstance(given, list) else False:
+                passed = kwargs[key] if isinstance(key, str) else args[key]
+                if passed == [] and argument.default_value == [] if isinstance(passed, list) else False:
                     continue
-                if target is None and (argument.name in HINTS or given is None):
+                if target is None and (argument.name in HINTS or passed is None):
                     continue
-                if target is None or target.spreads or argument.type.base == "Generator":
+                if target is None or target.is_variadic or argument.type.base == "Generator":
                     return None
-                part = Part(key, _converter(argument.type, given, loosely), None)
-                if target.drops_none and given is None:
+                part = Part(key, _converter(argument.type, passed, loosely), None)
+                if target.drops_none and passed is None:
                     continue
             if target.reduces:
                 part = part._replace(convert=REDUCTIONS.__getitem__)
@@ -277,13 +277,13 @@ class Part(NamedTuple):
 class Prepared:
     """A call whose overload is chosen and whose arguments are in order."""
 
-    __slots__ = ("function", "named", "parts", "plain")
+    __slots__ = ("function", "is_direct", "named", "parts")
 
     def __init__(self, function: Any, parts: list[Part], named: list[tuple[str, Part]], count: int) -> None:
         self.function, self.parts, self.named = function, parts, named
         keys = [p.key for p in parts]
-        whole = keys == list(range(count)) and not named
-        self.plain = whole and all(p.convert is None for p in parts)
+        in_order = keys == list(range(count)) and not named
+        self.is_direct = in_order and all(p.convert is None for p in parts)
 
     def settled(
         self, args: Sequence[Any], kwargs: dict[str, Any], varying: Sequence[int]
@@ -292,7 +292,7 @@ class Prepared:
         place = {k: at for at, k in enumerate(varying)}
         parts = [*self.parts, *(part for _, part in self.named)]
         if any(p.key in place and p.convert is not None for p in parts):
-            return _whole_call(self, args, kwargs, varying)
+            return _call_with_all(self, args, kwargs, varying)
         fixed = [p.take(args, kwargs) for p in self.parts if p.key not in place]
         named = {n: p.take(args, kwargs) for n, p in self.named if p.key not in place}
         later = {n: place[p.key] for n, p in self.named if p.key in place}  # type: ignore[index]
@@ -305,17 +305,17 @@ class Prepared:
         return functools.partial(_ordered, self.function, fixed, named, order, later)
 
     def __call__(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if self.plain:
+        if self.is_direct:
             return self.function(*args)
-        given = [part.take(args, kwargs) for part in self.parts]
+        call_args = [part.take(args, kwargs) for part in self.parts]
         if self.named:
-            return self.function(*given, **{name: part.take(args, kwargs) for name, part in self.named})
-        return self.function(*given)
+            return self.function(*call_args, **{name: part.take(args, kwargs) for name, part in self.named})
+        return self.function(*call_args)
 
 
-def _behind(function: Any, rest: list[Any], named: dict[str, Any], *given: Any) -> Any:
+def _behind(function: Any, rest: list[Any], named: dict[str, Any], *args: Any) -> Any:
     """A call with more arguments behind those that are given."""
-    return function(*given, *rest, **named)
+    return function(*args, *rest, **named)
 
 
 def _ordered(
@@ -324,26 +324,26 @@ def _ordered(
     named: dict[str, Any],
     order: list[int],
     later: dict[str, int],
-    *given: Any,
+    *args: Any,
 ) -> Any:
     """A call whose arguments are in another order: that of `order` among those that are given and those that are fixed."""
-    whole = (*given, *fixed)
+    all_args = (*args, *fixed)
     if later:
-        named = named | {n: given[k] for n, k in later.items()}
-    return function(*[whole[k] for k in order], **named)
+        named = named | {n: args[k] for n, k in later.items()}
+    return function(*[all_args[k] for k in order], **named)
 
 
-def _whole_call(
+def _call_with_all(
     prepared: Prepared, args: Sequence[Any], kwargs: dict[str, Any], varying: Sequence[int]
 ) -> Callable[..., Any]:
     """The call with what varies put among the other arguments."""
     template = list(args)
 
-    def call(*given: Any) -> Any:
-        whole = template.copy()
-        for k, value in zip(varying, given):
-            whole[k] = value
-        return prepared(whole, kwargs)
+    def call(*call_args: Any) -> Any:
+        all_args = template.copy()
+        for k, value in zip(varying, call_args):
+            all_args[k] = value
+        return prepared(all_args, kwargs)
 
     return call
 
@@ -371,7 +371,7 @@ class Target:
 
     def __init__(self, name: str, place: int, differs: bool) -> None:
         self.name, self.place, self.differs = name, place, differs
-        self.spreads = self.reduces = self.drops_none = False
+        self.is_variadic = self.reduces = self.drops_none = False
         self.alone = True  # the only argument that a parameter for many takes
 
 
@@ -424,12 +424,12 @@ def _matched(arguments: Sequence[Argument], signature: inspect.Signature) -> lis
         own = None if p.default is p.empty else p.default
         differs = argument.defaulted and not same(own, argument.default_value)
         target = Target(p.name, place, differs and argument.default_value is not None)
-        target.spreads = p.kind is p.VAR_POSITIONAL
+        target.is_variadic = p.kind is p.VAR_POSITIONAL
         target.reduces = argument.name == "reduction" and argument.type.base == "int" and isinstance(own, str)
         result.append(target)
-    spread = [t for t in result if t is not None and t.spreads]
-    for target in spread:
-        target.alone = len(spread) == 1 and "[" in arguments[result.index(target)].type.form
+    variadic = [t for t in result if t is not None and t.is_variadic]
+    for target in variadic:
+        target.alone = len(variadic) == 1 and "[" in arguments[result.index(target)].type.form
     return result
 
 
@@ -461,10 +461,10 @@ def is_covered(overload: Overload) -> bool:
         if target is None and not argument.defaulted and argument.name not in HINTS:
             return False
     reached = {t.name for t in overload.plan if t is not None}
-    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+    by_position = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
     signature = _aten._parameters(overload.function)
     return all(
-        p.name in reached or p.default is not p.empty or p.kind not in plain
+        p.name in reached or p.default is not p.empty or p.kind not in by_position
         for p in signature.parameters.values()
     )
 

@@ -68,9 +68,11 @@ class _Case:
             writes = self.op.writes
             named = [(f"{k}", x, writes and k == 0, True) for k, x in enumerate(args)]
             return named + [(n, x, n == "out", True) for n, x in kwargs.items()]
-        given, by_name = self.op._bind(args, kwargs)
+        positional_args, by_name = self.op._bind(args, kwargs)
         positional = [a for a in self.op._schema.arguments if not a.kwarg_only]
-        result = [(a.name, x, a.is_write, a.alias_info is not None) for a, x in zip(positional, given)]
+        result = [
+            (a.name, x, a.is_write, a.alias_info is not None) for a, x in zip(positional, positional_args)
+        ]
         info = {a.name: a for a in self.op._schema.arguments}
         return result + [
             (n, x, info[n].is_write, info[n].alias_info is not None) for n, x in (by_name or {}).items()
@@ -80,8 +82,8 @@ class _Case:
         args, kwargs = copied((self.args, self.kwargs))
         with no_grad():
             before = [(copied(x), x) for _, x, _, _ in self.arguments(args, kwargs)]
-            found = self.op(*args, **kwargs)
-        results = found if isinstance(found, tuple) else (found,)
+            returned = self.op(*args, **kwargs)
+        results = returned if isinstance(returned, tuple) else (returned,)
         for (name, value, written, shared), (old, _) in zip(self.arguments(args, kwargs), before):
             for k, result in enumerate(results):
                 if isinstance(result, TensorBase) and result is value and not written:
@@ -108,8 +110,8 @@ class _Case:
         args, kwargs = copied((self.args, self.kwargs))
         with enable_grad():
             result = op._compute(*op._bind(args, kwargs), True)
-        given = set(map(id, tensors_in([args, kwargs])))
-        if any(t.requires_grad and id(t) not in given for t in tensors_in(result)):
+        input_ids = set(map(id, tensors_in([args, kwargs])))
+        if any(t.requires_grad and id(t) not in input_ids for t in tensors_in(result)):
             raise AssertionError(
                 f"{op._qualname}: at least one output of this operator has requires_grad=True but the operator does not have an autograd "
                 "kernel defined at an autograd key (e.g. DispatchKey::Autograd). This could mean that you have incorrectly registered "

@@ -14,7 +14,7 @@ from ..core.base.dtypes import dtype
 from ..core.call import casting
 from ..core.call.custom import callable_class
 from ._inference import as_tags, infer_schema
-from ._keys import DEVICES, EVERYWHERE, key_named, place_of, type_known
+from ._keys import DEVICES, EVERYWHERE, checked_device_type, key_named, place_of
 from ._libraries import Library, define_operation, library_for, places_of, warn_renamed
 from ._operators import ENTRIES, Autograd, Entry, OpOverload, check_derivable, split
 from ._packets import leave, lookup_op
@@ -222,7 +222,9 @@ class CustomOpDef(OpOverload):
 def _places(device_types: str | Sequence[str] | None) -> list[str]:
     if device_types is None:
         return [EVERYWHERE]
-    return [type_known(t) for t in ((device_types,) if isinstance(device_types, str) else device_types)]
+    return [
+        checked_device_type(t) for t in ((device_types,) if isinstance(device_types, str) else device_types)
+    ]
 
 
 if TYPE_CHECKING:

@@ -89,22 +89,22 @@ def _without_data(x: Any) -> Any:
     return [_without_data(y) for y in x] if isinstance(x, list | tuple) else x
 
 
-def predicted(fake: Callable, given: tuple, named: dict[str, Any] | None) -> tuple[Any, Any]:
+def predicted(fake: Callable, args: tuple, named: dict[str, Any] | None) -> tuple[Any, Any]:
     """What the fake implementation says of the results, twice: sizes that depend on data differ between the two."""
     answers = []
     for first in (1_000_003, 2_000_003):
         context = FakeImplCtx(first)
         with _context(context):
-            arguments = tuple(map(_without_data, given))
+            arguments = tuple(map(_without_data, args))
             answers.append(fake(*arguments, **{n: _without_data(x) for n, x in (named or {}).items()}))
         if not context.requested:
             return answers[0], answers[0]
     return answers[0], answers[1]
 
 
-def _places(given: tuple, named: dict[str, Any] | None) -> set[Any]:
+def _places(args: tuple, named: dict[str, Any] | None) -> set[Any]:
     result: set[Any] = set()
-    for x in (*given, *(named or {}).values()):
+    for x in (*args, *(named or {}).values()):
         for y in x if isinstance(x, list | tuple) else (x,):
             if isinstance(y, TensorBase):
                 result.add(y.device)
@@ -151,12 +151,12 @@ def check_result(
     fake: Callable,
     declared: tuple[Any, Any],
     result: Any,
-    given: tuple,
+    args: tuple,
     named: dict[str, Any] | None,
     strides: bool = False,
 ) -> None:
     """RuntimeError where a kernel's result is not what the fake implementation declares, with the names and files of both."""
-    wrong = difference(result, declared, _places(given, named), strides)
+    wrong = difference(result, declared, _places(args, named), strides)
     if wrong is not None:
         raise RuntimeError(
             f"{name}: the result of {where(kernel)} is not as promised: {wrong} ({where(fake)})"

@@ -79,12 +79,12 @@ def _map(f: Callable, xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:
 
 
 def _scan(combine_fn: Callable, init: Sequence[Any], xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:
-    carry, found = list(init), []
+    carry, outputs = list(init), []
     for k in range(len(xs[0])):
         result = combine_fn(*carry, *(x[k] for x in xs), *more)
         carry, y = list(result[: len(carry)]), result[len(carry) :]
-        found.append(y)
-    return (*carry, *(stack(parts) for parts in zip(*found)))
+        outputs.append(y)
+    return (*carry, *(stack(parts) for parts in zip(*outputs)))
 
 
 def _associative_scan(combine_fn: Callable, xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:

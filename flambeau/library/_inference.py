@@ -195,9 +195,9 @@ class _Inference:
     def result(self, types: dict[str, str], outs: list[tuple[str, str]]) -> str:
         if self.out:
             return self.out_result(outs)
-        found = self.returned()
+        inferred = self.returned()
         if not self.in_place:
-            return found
+            return inferred
         first = next(iter(self.signature.parameters.values()), None)
         if first is None or first.kind is first.KEYWORD_ONLY:
             self.refuse("torch.Tag.inplace requires a positional Tensor argument.")
@@ -207,7 +207,7 @@ class _Inference:
             self.refuse(
                 f"torch.Tag.inplace requires mutates_args to contain exactly the first positional argument, got {self.mutates}."
             )
-        if found != "Tensor":
+        if inferred != "Tensor":
             self.refuse("torch.Tag.inplace requires the return annotation to be torch.Tensor.")
         return "Tensor(a0!)"
 
@@ -248,7 +248,7 @@ def infer_schema(
     >>> flambeau.library.infer_schema(scale, op_name="scale", mutates_args={})
     'scale(Tensor x, float by=2.0, *, SymInt[]? dims=None) -> Tensor'
     """
-    given = as_tags(tags)
-    if Tag.inplace in given and Tag.out in given:
+    tag_set = as_tags(tags)
+    if Tag.inplace in tag_set and Tag.out in tag_set:
         raise AssertionError("torch.Tag.inplace and torch.Tag.out are mutually exclusive")
-    return (op_name or "") + _Inference(prototype_function, mutates_args, given).schema()
+    return (op_name or "") + _Inference(prototype_function, mutates_args, tag_set).schema()

@@ -55,7 +55,7 @@ def place_of(key: str) -> str:
     return _TYPE_OF.get(key, key)
 
 
-def type_known(kind: str) -> str:
+def checked_device_type(kind: str) -> str:
     """A type of device; RuntimeError for no such type."""
     if kind in DEVICES:
         return kind
@@ -77,14 +77,14 @@ class DispatchKeySet:
     """
 
     def __init__(self, keys: Any = ()) -> None:
-        given: Iterable[Any] = (
+        several: Iterable[Any] = (
             (keys,)
             if isinstance(keys, Enum | str)
             else keys._keys
             if isinstance(keys, DispatchKeySet)
             else keys
         )
-        self._keys: frozenset[Any] = frozenset(DispatchKey[key_named(k)] for k in given)
+        self._keys: frozenset[Any] = frozenset(DispatchKey[key_named(k)] for k in several)
 
     def has(self, key: Any) -> bool:
         """Whether a key is among them."""

@@ -12,7 +12,7 @@ from typing import Any
 from .._compat.tags import Tag
 from ._aten import names as ours
 from ._inference import as_tags
-from ._keys import DispatchKey, key_named, place_of, type_known
+from ._keys import DispatchKey, checked_device_type, key_named, place_of
 from ._operators import OpOverload, entry_of, split
 from ._packets import enter, leave
 from ._schema import FunctionSchema, SchemaType, parse_schema
@@ -23,7 +23,7 @@ RESERVED = ("prim",)
 OURS = ("aten",)  # operations that are declared here
 
 _owners: dict[str, str] = {}  # namespace -> where its one library of kind DEF was made
-_kept: list[Library] = []  # those behind functions that were given none
+_unnamed: list[Library] = []  # those behind functions that were given none
 
 
 def fallthrough_kernel() -> None:
@@ -281,7 +281,7 @@ def library_for(qualname: str, lib: Library | None) -> Library:
     if lib is not None:
         return lib
     made = Library(split(qualname)[0], "FRAGMENT")
-    _kept.append(made)
+    _unnamed.append(made)
     return made
 
 
@@ -361,8 +361,8 @@ def _(lib: Library, name: str, dispatch_key: str = "") -> Any:
 
 def places_of(types: Iterable[str]) -> list[str]:
     """Where kernels for types of devices, "default" or dispatch keys stand; RuntimeError for anything else."""
-    known = ("default", *DispatchKey.__members__)
-    return list(dict.fromkeys(place_of(t) if t in known else type_known(t) for t in types))
+    keys = ("default", *DispatchKey.__members__)
+    return list(dict.fromkeys(place_of(t) if t in keys else checked_device_type(t) for t in types))
 
 
 def warn_renamed(old: str, new: str) -> None:

@@ -163,32 +163,32 @@ class OpOverload(CustomOp):
         self.unverified = bool(entry.fakes)
         self.composite = self.whole
 
-    def _around(self, *given: Any, **named: Any) -> Any:
+    def _around(self, *args: Any, **named: Any) -> Any:
         """The `Autograd` kernel of the type of device, where there is one."""
         entry = self._entry
         for place, key in DEVICES.items():
             kernel = entry.kernel("Autograd" + key)
             if kernel is not None and any(
-                getattr(getattr(x, "device", None), "type", None) == place for x in (*given, *named.values())
+                getattr(getattr(x, "device", None), "type", None) == place for x in (*args, *named.values())
             ):
-                return kernel(*given, **named)
+                return kernel(*args, **named)
         kernel = entry.kernel("Autograd")
         if kernel is not None:
-            return kernel(*given, **named)
+            return kernel(*args, **named)
         go_below(1)
         try:
-            return self(*given, **named)
+            return self(*args, **named)
         finally:
             go_below(-1)
 
-    def _bind(self, given: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any] | None]:
-        return self._binder.bind(given, named)
+    def _bind(self, args: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any] | None]:
+        return self._binder.bind(args, named)
 
-    def _place(self, given: tuple, named: dict[str, Any] | None) -> str | None:
+    def _place(self, args: tuple, named: dict[str, Any] | None) -> str | None:
         """The type of device of a call without tensors: of its argument `device`."""
         for k, argument in enumerate(self._schema.arguments):
             if argument.name == "device":
-                value = (named or {}).get("device") if argument.kwarg_only or k >= len(given) else given[k]
+                value = (named or {}).get("device") if argument.kwarg_only or k >= len(args) else args[k]
                 return device(value).type if value is not None else None
         return None
 
@@ -221,33 +221,33 @@ class OpOverload(CustomOp):
         if self._entry.fakes:
             fake = self._entry.fakes[-1]
             return _fakes.on_meta(self._qualname, fake.function, fake.source)
-        return self._plain_fake()
+        return self._default_fake()
 
-    def _plain_fake(self) -> Callable | None:
+    def _default_fake(self) -> Callable | None:
         """What tells the results of an operation that only writes; None where nothing does."""
         schema = self._schema
         if self._in_place:
-            return lambda *given, **named: given[0]
+            return lambda *args, **named: args[0]
         if self._out:
             names = mutated(schema)[1]
-            return lambda *given, **named: (
+            return lambda *args, **named: (
                 named[names[0]] if len(names) == 1 else tuple(named[n] for n in names)
             )
-        return (lambda *given, **named: None) if schema.is_mutable and not schema.returns else None
+        return (lambda *args, **named: None) if schema.is_mutable and not schema.returns else None
 
-    def _recorded(self, given: tuple, named: dict[str, Any] | None) -> Any:
+    def _recorded(self, args: tuple, named: dict[str, Any] | None) -> Any:
         if self._out:
             raise RuntimeError(
                 f"{self._opname}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
                 "requires grad."
             )
-        return self._tape.record(given, named)
+        return self._tape.record(args, named)
 
-    def _unrecorded(self, given: tuple, named: dict[str, Any] | None) -> Any:
+    def _unrecorded(self, args: tuple, named: dict[str, Any] | None) -> Any:
         if self._out:
-            return self._recorded(given, named)
-        result = self._compute(given, named, True)
-        return Unregistered(self).attach(result, given)
+            return self._recorded(args, named)
+        result = self._compute(args, named, True)
+        return Unregistered(self).attach(result, args)
 
     def _who(self, kernel: Callable) -> str:
         return f"{self._opname} (with implementation {where(kernel)})"
@@ -263,8 +263,8 @@ class OpOverload(CustomOp):
             "return x.clone()) or refactor the custom operator to not return y."
         )
 
-    def _result(self, result: Any, kernel: Callable, given: tuple, named: dict[str, Any] | None) -> Any:
-        if self._in_place and result is not given[0]:
+    def _result(self, result: Any, kernel: Callable, args: tuple, named: dict[str, Any] | None) -> Any:
+        if self._in_place and result is not args[0]:
             raise RuntimeError(
                 f"{self._who(kernel)}: An operator tagged with torch.Tag.inplace must return its first argument."
             )
@@ -278,7 +278,7 @@ class OpOverload(CustomOp):
         return as_results(self._schema, result, self._who(kernel))
 
     def _verify(
-        self, result: Any, kernel: Callable, place: str | None, given: tuple, named: dict[str, Any] | None
+        self, result: Any, kernel: Callable, place: str | None, args: tuple, named: dict[str, Any] | None
     ) -> None:
         """Once: compare a result with what the fake implementation says.
 
@@ -289,11 +289,11 @@ class OpOverload(CustomOp):
             return
         fake = self._entry.fakes[-1].function
         try:
-            declared = _fakes.predicted(fake, given, named)
+            declared = _fakes.predicted(fake, args, named)
         except Exception:
             self.unverified = False
             return
-        _fakes.check_result(self._qualname, kernel, fake, declared, result, given, named)
+        _fakes.check_result(self._qualname, kernel, fake, declared, result, args, named)
         self.unverified = False
 
     # --- what programs ask ---
@@ -338,10 +338,10 @@ class OpOverload(CustomOp):
         """The function (info, in_dims, *args) that `vmap` calls in its place; None where a program has registered none."""
         return self._entry.vmap
 
-    def written_among(self, given: tuple) -> list[tuple[str, Any]]:
+    def written_among(self, args: tuple) -> list[tuple[str, Any]]:
         """The arguments by position that it writes to, with their names."""
         places = mutated(self._schema)[0]
-        return [(self._schema.arguments[at].name, given[at]) for at in places if at < len(given)]
+        return [(self._schema.arguments[at].name, args[at]) for at in places if at < len(args)]
 
     @property
     def dispatch_rules(self) -> dict[type, Callable]:

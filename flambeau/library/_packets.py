@@ -65,9 +65,9 @@ class OpOverloadPacket:
             result = self._overloads.get(key)
             if result is not None:
                 return result
-            known = ", ".join(self._overloads)
+            overloads = ", ".join(self._overloads)
             raise AttributeError(
-                f"The underlying op of '{self}' has no overload name '{key}' (there are: {known})",
+                f"The underlying op of '{self}' has no overload name '{key}' (there are: {overloads})",
                 name=key,
                 obj=self,
             )
@@ -142,8 +142,10 @@ class OpNamespace(types.ModuleType):
         if entry is not None and entry.places():
             places = ", ".join(entry.places())
             text += f", though kernels for it are registered ({places}): what defines it, perhaps a compiled library, was not loaded"
-        known = sorted(DEFINED.get(self.name, {}))
-        shown = ", ".join(known[:20]) + (f" and {len(known) - 20} others" if len(known) > 20 else "")
+        overloads = sorted(DEFINED.get(self.name, {}))
+        shown = ", ".join(overloads[:20]) + (
+            f" and {len(overloads) - 20} others" if len(overloads) > 20 else ""
+        )
         return f"{text} (in {self.name}: {shown or 'none'})"
 
     def __iter__(self) -> Iterator[str]:

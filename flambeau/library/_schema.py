@@ -138,8 +138,8 @@ class FunctionSchema:
 
     def _is_view_op(self) -> bool:
         """Whether results share memory with arguments that are not written to."""
-        kept = [a.alias_info for a in self.arguments if a.alias_info is not None]
-        return bool(kept) and not all(k.is_write for k in kept)
+        aliases = [a.alias_info for a in self.arguments if a.alias_info is not None]
+        return bool(aliases) and not all(k.is_write for k in aliases)
 
     def __str__(self) -> str:
         words: list[str] = []

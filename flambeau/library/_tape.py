@@ -46,26 +46,26 @@ class Taped:
         self.by_name = any(a.kwarg_only for a in schema.arguments)
         self.__name__ = f"GeneratedBackwardFor_{op._namespace}_{op._opname}_{op._overloadname}"
 
-    def record(self, given: tuple, named: dict[str, Any] | None) -> Any:
+    def record(self, args: tuple, named: dict[str, Any] | None) -> Any:
         """The results, with history."""
-        flat, form = _flat(given, self.lists) if self.lists else (given, None)
+        flat, form = _flat(args, self.lists) if self.lists else (args, None)
         ctx = FunctionCtx()
         ctx._form = form  # type: ignore[attr-defined]
         needed = tuple([isinstance(a, TensorBase) and a.requires_grad for a in flat])
         autograd = self.op._entry.autograd
         before = _set_tracking(0)
         try:
-            result = self.op._compute(given, named)
+            result = self.op._compute(args, named)
             if autograd is not None and autograd.setup is not None:
                 ctx.needs_input_grad = needed if form is None else _grouped(needed, form)
-                self._set_up(ctx, autograd.setup, given, named, result)
+                self._set_up(ctx, autograd.setup, args, named, result)
         finally:
             _set_tracking(before)
         ctx.needs_input_grad = needed
         return self._attached(ctx, tuple(flat), result)
 
-    def _set_up(self, ctx: Any, setup: Any, given: tuple, named: dict[str, Any] | None, result: Any) -> None:
-        inputs, keywords = self.op._binder.complete(given, named)
+    def _set_up(self, ctx: Any, setup: Any, args: tuple, named: dict[str, Any] | None, result: Any) -> None:
+        inputs, keywords = self.op._binder.complete(args, named)
         try:
             if self.by_name:
                 setup(ctx=ctx, inputs=inputs, keyword_only_inputs=keywords, output=result)

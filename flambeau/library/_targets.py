@@ -43,7 +43,7 @@ class Target:
         self.namespace, self._opname, self._overloadname = namespace, name, overload
         self.__name__ = self.__qualname__ = f"{name}.{overload}"
         self.__module__ = f"{display.NAME}.ops.{namespace}"
-        self._known: dict[Any, Prepared] = {}
+        self._cache: dict[Any, Prepared] = {}
         if namespace == OWN:
             self._own = own_call(name)
             if self._own is None:
@@ -72,24 +72,24 @@ class Target:
             return self._own(*args, **kwargs)
         out = kwargs.pop("out", None)
         key = tuple(map(_class_of, args)) if not kwargs else None
-        if key is not None and out is None and (known := self._known.get(key)) is not None:
-            return known(args, kwargs)  # type: ignore[arg-type]
+        if key is not None and out is None and (cached := self._cache.get(key)) is not None:
+            return cached(args, kwargs)  # type: ignore[arg-type]
         try:
             overload, values, loosely = choice(self._candidates, args, kwargs)
         except Unfit:
             tensors = [x for x in tree_leaves((args, kwargs)) if has_torch_function((x,))]
             if tensors:
                 return handle_torch_function(self, tensors, *args, **kwargs)
-            given = ", ".join(
+            types = ", ".join(
                 [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
             )
-            raise RuntimeError(f"{self}: takes no ({given}); the schema is {self._schema}") from None
+            raise RuntimeError(f"{self}: takes no ({types}); the schema is {self._schema}") from None
         if (
             key is not None
             and out is None
             and (result := overload.prepared(args, kwargs, loosely)) is not None
         ):
-            self._known[key] = result
+            self._cache[key] = result
         return overload.call(values, out)
 
     def direct(self, args: tuple) -> Any:
@@ -101,7 +101,7 @@ class Target:
         except Unfit:
             return None
         result = overload.prepared(args, {}, loosely)
-        return result.function if result is not None and result.plain else None
+        return result.function if result is not None and result.is_direct else None
 
     # --- what programs ask ---
     @property
@@ -157,12 +157,12 @@ def _of_overload(name: str, overload: str) -> list[Overload]:
     result = [o for o in overloads("aten", name) if (o.schema.overload_name or "default") == overload]
     if result:  # numbers in the place of tensors go by the others
         return [*result, *(o for o in overloads("aten", name) if o not in result)]
-    known = [
+    declared = [
         t
         for t in texts().get(name, ())
         if (parse_schema("aten::" + t).overload_name or "default") == overload
     ]
-    what = "is not run here" if known else "is not known"
+    what = "is not run here" if declared else "is not known"
     raise AttributeError(f"the overload aten::{name}.{overload} {what}")
 
 
@@ -174,10 +174,10 @@ def target(namespace: str, name: str, overload: str = "default") -> Any:
     <OpOverload(op='aten.sym_size', overload='int')>
     """
     defined = DEFINED.get(namespace, {}).get(name, {}).get(overload)
-    return _known(namespace, name, overload) if defined is None else defined
+    return _builtin_target(namespace, name, overload) if defined is None else defined
 
 
-_known = functools.cache(Target)
+_builtin_target = functools.cache(Target)
 
 
 def own_target(op: Op) -> Target | None:

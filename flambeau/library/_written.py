@@ -34,12 +34,12 @@ class Written(NamedTuple):
     item: int | None = None  # which of ATen's results is the call's one
 
 
-def _of(overload: Overload, given: dict[str, Any], defaults: dict[str, Any]) -> Written:
+def _of(overload: Overload, bound_args: dict[str, Any], defaults: dict[str, Any]) -> Written:
     """A call of the operation here, with its bound arguments, as a call of this overload; Unfit where it cannot be one."""
-    left = dict(given)
+    left = dict(bound_args)
     result: list[tuple[Argument, Any]] = []
     for argument, target in zip(overload.arguments, overload.plan):
-        if target is not None and target.spreads and not target.alone:
+        if target is not None and target.is_variadic and not target.alone:
             value = _item(left, target)
         elif target is None or target.name not in left:
             if target is not None and target.name in defaults:
@@ -59,7 +59,7 @@ def _of(overload: Overload, given: dict[str, Any], defaults: dict[str, Any]) -> 
             if value not in REDUCTIONS:
                 raise Unfit
             value = REDUCTIONS.index(value)
-        if target.spreads and target.alone and len(value) == 1 and isinstance(value[0], (list, tuple)):
+        if target.is_variadic and target.alone and len(value) == 1 and isinstance(value[0], (list, tuple)):
             value = value[0]
         t = argument.type
         if t.base == "Generator":
@@ -103,7 +103,7 @@ _HOMES = ("", "Tensor", "nn.functional")  # where ATen's names are ours
 @functools.cache
 def _writable(op: Op) -> tuple[Overload, ...]:
     """The overloads that calls of an operation may be written as: those of its names in ATen, and of its public places there."""
-    names = [name for name, known in _aten.names().items() if known is op]
+    names = [name for name, other in _aten.names().items() if other is op]
     names.sort(key=lambda name: name != getattr(op, "aten", None))  # what the declaration says comes first
     entry = op.entry
     if entry is not None:
@@ -163,21 +163,21 @@ def written(op: Op, args: Sequence[Any], kwargs: dict[str, Any], named: bool = F
     Where the overload is `named` beside the call, it is the one that takes the fewest arguments; else the call leaves ATen no other.
     """
     try:
-        given, defaults = bound(op, args, kwargs)
+        bound_args, defaults = bound(op, args, kwargs)
     except Unfit:
         return None
     form = FORMS.get(op.entry.name) if op.entry is not None and op is op.entry.function else None
     if form is not None:
-        result = _formed(form, given)
+        result = _formed(form, bound_args)
         if result is not None:
             return result
-    in_place = given.get("inplace") is True
+    in_place = bound_args.get("inplace") is True
     if in_place:
-        given["inplace"] = False
+        bound_args["inplace"] = False
     fitting: list[Written] = []
     for overload in _writable(op):
         try:
-            result = _of(overload, given, defaults)
+            result = _of(overload, bound_args, defaults)
         except Unfit:
             continue
         if named and not in_place:
@@ -204,21 +204,21 @@ def _settled(overload: Overload, result: Written, defaults: dict[str, Any]) -> W
         except Unfit:
             continue
         break
-    given = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(result.values)}
-    whole = []
+    by_name = {overload.arguments[k].name if not n else n: v for k, (n, v) in enumerate(result.values)}
+    settled = []
     for argument, target in zip(overload.arguments, overload.plan):
-        if argument.name in given:
-            whole.append((argument, given[argument.name]))
+        if argument.name in by_name:
+            settled.append((argument, by_name[argument.name]))
         elif target is not None and defaults.get(target.name) is not None:
             value = defaults[target.name]
             value = REDUCTIONS.index(value) if target.reduces else value
-            whole.append((argument, value))
-    return Written(overload, _in_order(overload.arguments, whole), result.item)
+            settled.append((argument, value))
+    return Written(overload, _in_order(overload.arguments, settled), result.item)
 
 
-def _formed(form: Callable[..., Any], given: dict[str, Any]) -> Written | None:
+def _formed(form: Callable[..., Any], bound_args: dict[str, Any]) -> Written | None:
     try:
-        result = form(**given)
+        result = form(**bound_args)
     except (TypeError, Unfit):
         return None
     return None if result is None else _fitting(*result)
@@ -234,6 +234,6 @@ def _fitting(
             values = overload.bind(args, kwargs)
         except Unfit:
             continue
-        given = [(a, v) for a, v in zip(overload.arguments, values) if v is not ABSENT]
-        return Written(overload, _in_order(overload.arguments, given), item)
+        pairs = [(a, v) for a, v in zip(overload.arguments, values) if v is not ABSENT]
+        return Written(overload, _in_order(overload.arguments, pairs), item)
     return None

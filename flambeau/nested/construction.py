@@ -57,13 +57,13 @@ def nested_tensor(
             "Only lists (List[Tensor] and List[List...[Scalar]]) are accepted in nested_tensor, got "
             f"{type(tensor_list).__name__}"
         )
-    given = [x.detach() if isinstance(x, TensorBase) else as_tensor(x) for x in tensor_list]
-    if device is None and given:
-        device = given[0].device
-    if dtype is None and given:
-        dtype = given[0].dtype
-    made = _of_list("nested_tensor", [x.to(device=device, dtype=dtype) for x in given], layout)
-    if not given and (dtype is not None or device is not None):
+    tensors = [x.detach() if isinstance(x, TensorBase) else as_tensor(x) for x in tensor_list]
+    if device is None and tensors:
+        device = tensors[0].device
+    if dtype is None and tensors:
+        dtype = tensors[0].dtype
+    made = _of_list("nested_tensor", [x.to(device=device, dtype=dtype) for x in tensors], layout)
+    if not tensors and (dtype is not None or device is not None):
         made = made.to(device=device, dtype=dtype)
     if pin_memory:
         made = made.pin_memory()
@@ -76,31 +76,31 @@ def _checked_layout(layout: Any) -> Any:
     return strided_layout if layout is None else layout
 
 
-def _of_list(name: str, given: list[TensorBase], layout: Any) -> Any:
+def _of_list(name: str, tensors: list[TensorBase], layout: Any) -> Any:
     """Of tensors of one dtype and device, with their history."""
     layout = _checked_layout(layout)
-    for k, x in enumerate(given):
+    for k, x in enumerate(tensors):
         if x.is_nested or x.layout != strided_layout:
             raise RuntimeError(f"{name}(): expected dense tensors, got one of layout {x.layout} at index {k}")
-        if x.ndim != given[0].ndim:
+        if x.ndim != tensors[0].ndim:
             raise RuntimeError(
                 f"All Tensors given to {name} must have the same dimension. Found dimension {x.ndim} for Tensor at index {k} and "
-                f"dimension {given[0].ndim} for Tensor at index 0."
+                f"dimension {tensors[0].ndim} for Tensor at index 0."
             )
-        if x.dtype != given[0].dtype or x.device != given[0].device:
+        if x.dtype != tensors[0].dtype or x.device != tensors[0].device:
             raise RuntimeError(
                 f"All Tensors given to {name} must have the same dtype and device. Found {x.dtype} on {x.device} for Tensor at index "
-                f"{k} and {given[0].dtype} on {given[0].device} for Tensor at index 0."
+                f"{k} and {tensors[0].dtype} on {tensors[0].device} for Tensor at index 0."
             )
-    return joined(given) if layout is strided_layout else _jagged_of(given)
+    return joined(tensors) if layout is strided_layout else _jagged_of(tensors)
 
 
-def _jagged_of(given: list[TensorBase]) -> TensorBase:
-    if not given:
+def _jagged_of(tensors: list[TensorBase]) -> TensorBase:
+    if not tensors:
         raise RuntimeError("Cannot construct a nested tensor from an empty tensor list")
-    if given[0].ndim == 0:
+    if tensors[0].ndim == 0:
         raise RuntimeError("Cannot construct a nested tensor from a list of zero-dim tensors")
-    differ = [d for d in range(given[0].ndim) if len({x.shape[d] for x in given}) > 1]
+    differ = [d for d in range(tensors[0].ndim) if len({x.shape[d] for x in tensors}) > 1]
     if len(differ) > 1:
         raise RuntimeError(
             "Cannot represent given tensor list as a nested tensor with the jagged layout. Note that the jagged layout only allows "
@@ -108,8 +108,8 @@ def _jagged_of(given: list[TensorBase]) -> TensorBase:
             f"dimensions {differ}"
         )
     dim = differ[0] if differ else 0
-    values = _ops["cat"](given, dim)
-    ends = [0, *itertools.accumulate(x.shape[dim] for x in given)]
+    values = _ops["cat"](tensors, dim)
+    ends = [0, *itertools.accumulate(x.shape[dim] for x in tensors)]
     offsets = as_tensor(ends, dtype=INT64, device=values.device)
     return jagged(values, raggedness(offsets, None, ends[-1]), dim + 1)
 
@@ -204,9 +204,9 @@ def narrow(tensor: TensorBase, dim: int, start: Any, length: Any, layout: Any = 
     >>> flambeau.nested.narrow(x, 1, starts, lengths, layout=flambeau.jagged).unbind()
     (tensor([0, 1, 2]), tensor([4]))
     """
-    for label, given in (("start", start), ("length", length)):
-        if not isinstance(given, (int, TensorBase)):
-            raise RuntimeError(f"{label} must be an integer or a tensor, got {type(given).__name__}")
+    for label, value in (("start", start), ("length", length)):
+        if not isinstance(value, (int, TensorBase)):
+            raise RuntimeError(f"{label} must be an integer or a tensor, got {type(value).__name__}")
     if _checked_layout(layout) is strided_layout:
         if isinstance(start, TensorBase) or isinstance(length, TensorBase):
             raise RuntimeError("start and length must be integers for the strided layout NT impl")
@@ -234,15 +234,15 @@ def narrow(tensor: TensorBase, dim: int, start: Any, length: Any, layout: Any = 
     return jagged(values, raggedness(offsets, counts, n * most), 1)
 
 
-def _for_each(given: Any, n: int) -> list[int]:
-    if isinstance(given, int):
-        return [given] * n
-    if given.ndim > 1 or given.numel() not in (1, n):
+def _for_each(value: Any, n: int) -> list[int]:
+    if isinstance(value, int):
+        return [value] * n
+    if value.ndim > 1 or value.numel() not in (1, n):
         raise RuntimeError(
             "When constructing a jagged nested tensor using narrow(), your start and length must be Tensors that broadcast to "
-            f"input.shape[0], {n}, got shape {tuple(given.shape)}"
+            f"input.shape[0], {n}, got shape {tuple(value.shape)}"
         )
-    result = [int(x) for x in given.reshape(-1).tolist()]
+    result = [int(x) for x in value.reshape(-1).tolist()]
     return result * n if len(result) == 1 else result
 
 
@@ -256,9 +256,9 @@ def masked_select(tensor: TensorBase, mask: TensorBase) -> TensorBase:
     >>> flambeau.nested.masked_select(x, x % 3 > 0).unbind()
     (tensor([1, 2]), tensor([4, 5]))
     """
-    for label, given in (("tensor", tensor), ("mask", mask)):
-        if given.layout != strided_layout or given.is_nested:
-            raise RuntimeError(f"nested.masked_select requires a strided {label}, given {given.layout}")
+    for label, value in (("tensor", tensor), ("mask", mask)):
+        if value.layout != strided_layout or value.is_nested:
+            raise RuntimeError(f"nested.masked_select requires a strided {label}, given {value.layout}")
     counts = mask.expand(tensor.shape).sum(tensor.ndim - 1).reshape(-1)
     values = tensor.masked_select(mask)
     offsets = _ops["cat"]([counts.new_zeros(1), counts.cumsum(0)])

@@ -121,8 +121,8 @@ class NestedTensor(WrapperTensor):
     def stride(self, dim: Any = None) -> Any:
         """Strides of the values behind that of the batch, which is a symbol times a number."""
         strides = self._elements.stride()
-        whole = (NestedInt(self.ragged, strides[self._ragged_idx - 1]), *strides)
-        return whole if dim is None else whole[self._dim("stride", dim)]
+        all_strides = (NestedInt(self.ragged, strides[self._ragged_idx - 1]), *strides)
+        return all_strides if dim is None else all_strides[self._dim("stride", dim)]
 
     def __len__(self) -> int:
         return self.ragged.batch

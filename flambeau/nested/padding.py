@@ -59,14 +59,14 @@ def padded(x: NestedTensor, padding: Any, output_size: Any = None, least: int = 
     flat = result.new_full((r.batch * length, *rest), padding)
     if r.rows:
         flat.index_copy_(0, r.padded_places(length), result)
-    whole = flat.reshape(r.batch, length, *rest)
-    whole = whole if dim == 1 else whole.movedim(1, dim)
-    if sizes is not None and tuple(whole.shape) != sizes:
-        bigger = whole.new_full(sizes, padding)
-        places = tuple(slice(0, n) for n in whole.shape)
-        bigger[places] = whole
+    output = flat.reshape(r.batch, length, *rest)
+    output = output if dim == 1 else output.movedim(1, dim)
+    if sizes is not None and tuple(output.shape) != sizes:
+        bigger = output.new_full(sizes, padding)
+        places = tuple(slice(0, n) for n in output.shape)
+        bigger[places] = output
         return bigger
-    return whole
+    return output
 
 
 def _checked(x: NestedTensor, wanted: tuple, length: int) -> tuple:

@@ -10,7 +10,7 @@ from .jagged import NestedTensor, functional, jagged, methods, overrides
 from .padding import packed
 
 
-def shapes_of(*given: Any) -> str:
+def shapes_of(*operands: Any) -> str:
     """The shapes of arguments, for messages.
 
     >>> import flambeau
@@ -18,7 +18,7 @@ def shapes_of(*given: Any) -> str:
     >>> shapes_of(flambeau.ones(2), 3.0)
     '(2,) and a number'
     """
-    return " and ".join(str(tuple(x.shape)) if isinstance(x, TensorBase) else "a number" for x in given)
+    return " and ".join(str(tuple(x.shape)) if isinstance(x, TensorBase) else "a number" for x in operands)
 
 
 def same_cut(a: NestedTensor, b: NestedTensor) -> bool:
@@ -171,9 +171,9 @@ def _clone(func: Any, input: NestedTensor, **kwargs: Any) -> NestedTensor:
 
 @overrides(methods.contiguous)
 def _contiguous(func: Any, input: NestedTensor, **kwargs: Any) -> NestedTensor:
-    whole = packed(input)
-    result = whole._elements.contiguous(**kwargs)
-    return whole if result is whole._elements else wrapped(result, whole)
+    contiguous = packed(input)
+    result = contiguous._elements.contiguous(**kwargs)
+    return contiguous if result is contiguous._elements else wrapped(result, contiguous)
 
 
 @overrides(methods.is_contiguous)

@@ -94,8 +94,8 @@ def _matmul(func: Any, input: Any, other: Any) -> Any:
         return wrapped(dense @ other._elements, other)
     if n == dense.ndim >= 3 and dense.shape[0] == x.ragged.batch:
         if a and r == n - 2 or b and r == n - 1:  # the rows, or the columns, of each batch's matrix
-            whole = padded(x, 0, least=1)
-            return unpadded(whole @ dense if a else dense @ whole, x.ragged, r)
+            dense_x = padded(x, 0, least=1)
+            return unpadded(dense_x @ dense if a else dense @ dense_x, x.ragged, r)
     raise _refused(input, other)
 
 

@@ -120,32 +120,32 @@ class Raggedness:
         self.source = offsets if lengths is None else lengths
         self.root, self.number = self, next(_numbers)
         _check_kind("offsets", offsets)
-        given = [0] * offsets.shape[0] if offsets.is_meta else offsets.tolist()
-        if not given:
+        offset_list = [0] * offsets.shape[0] if offsets.is_meta else offsets.tolist()
+        if not offset_list:
             raise ValueError("offsets must have a beginning, and an end for each sequence: got shape (0,)")
-        _check_offsets(given)
-        self.starts = given[:-1]
+        _check_offsets(offset_list)
+        self.starts = offset_list[:-1]
         if lengths is None:
-            self.sizes = [b - a for a, b in itertools.pairwise(given)]
+            self.sizes = [b - a for a, b in itertools.pairwise(offset_list)]
         else:
-            self.sizes = _checked_lengths(lengths, given)
+            self.sizes = _checked_lengths(lengths, offset_list)
         ends = [a + n for a, n in zip(self.starts, self.sizes)]
         self.end = max(ends, default=0)
         self.batch = len(self.starts)
         self.rows = sum(self.sizes)
         self.longest, self.shortest = max(self.sizes, default=0), min(self.sizes, default=0)
         self.size = NestedInt(self)
-        self._kept: dict[Any, Any] = {}
+        self._cached: dict[Any, Any] = {}
 
     def gaps(self, total: int) -> bool:
         """Whether some of `total` places belong to no sequence, or to several."""
         return self.starts[:1] not in ([], [0]) or self.rows != total or self.lengths is not None
 
     def _once(self, key: Any, make: Any) -> Any:
-        if key not in self._kept:
+        if key not in self._cached:
             with inference_mode(False):  # what is kept may be needed for a gradient later
-                self._kept[key] = make()
-        return self._kept[key]
+                self._cached[key] = make()
+        return self._cached[key]
 
     def segments(self) -> TensorBase:
         """The number of the sequence that each place of the packed elements belongs to: (rows,)."""
@@ -183,7 +183,7 @@ class Raggedness:
         made.__dict__.update(self.__dict__)
         made.offsets = self.offsets.to(device)
         made.lengths = None if self.lengths is None else self.lengths.to(device)
-        made.size, made._kept = NestedInt(made), {}  # of the same source: equal to this one's
+        made.size, made._cached = NestedInt(made), {}  # of the same source: equal to this one's
         return made
 
     def counts(self) -> TensorBase:
@@ -218,18 +218,18 @@ class Raggedness:
         return self._tensor([0, *itertools.accumulate(self.sizes)])
 
 
-def _check_kind(label: str, given: TensorBase) -> None:
-    if given.ndim != 1 or given.dtype.name not in ("int64", "int32"):
+def _check_kind(label: str, value: TensorBase) -> None:
+    if value.ndim != 1 or value.dtype.name not in ("int64", "int32"):
         raise ValueError(
-            f"{label} must be of one dimension and int64 or int32, got shape {tuple(given.shape)} of {given.dtype}"
+            f"{label} must be of one dimension and int64 or int32, got shape {tuple(value.shape)} of {value.dtype}"
         )
 
 
-def _check_offsets(given: list[int]) -> None:
+def _check_offsets(offsets: list[int]) -> None:
     """ValueError, which names the place, unless offsets rise from a place that there is."""
-    if given[0] < 0:
-        raise ValueError(f"offsets must not be negative, got {given[0]} at place 0")
-    for k, (a, b) in enumerate(itertools.pairwise(given)):
+    if offsets[0] < 0:
+        raise ValueError(f"offsets must not be negative, got {offsets[0]} at place 0")
+    for k, (a, b) in enumerate(itertools.pairwise(offsets)):
         if a > b:
             raise ValueError(f"offsets must not fall, got {a} and then {b} at place {k + 1}")
 
@@ -247,7 +247,7 @@ def _checked_lengths(lengths: TensorBase, offsets: list[int]) -> list[int]:
     return result
 
 
-_known: weakref.WeakValueDictionary[tuple[int, ...], Raggedness] = weakref.WeakValueDictionary()
+_cache: weakref.WeakValueDictionary[tuple[int, ...], Raggedness] = weakref.WeakValueDictionary()
 
 
 def raggedness(offsets: TensorBase, lengths: TensorBase | None, total: int | None) -> Raggedness:
@@ -262,9 +262,9 @@ def raggedness(offsets: TensorBase, lengths: TensorBase | None, total: int | Non
     ValueError: offsets must not fall, got 3 and then 2 at place 2
     """
     key = id(offsets), id(lengths), offsets._version, 0 if lengths is None else lengths._version
-    result = _known.get(key)
+    result = _cache.get(key)
     if result is None:
-        result = _known[key] = Raggedness(offsets, lengths)
+        result = _cache[key] = Raggedness(offsets, lengths)
     if total is not None and result.end > total:
         k = next(k for k, (a, n) in enumerate(zip(result.starts, result.sizes)) if a + n > total)
         raise ValueError(

@@ -56,14 +56,14 @@ def reduce(func: Any, input: NestedTensor, dim: Any = None, keepdim: bool = Fals
     if r not in dims:
         inner = [d - 1 for d in dims]
         result = func(
-            input._elements, inner if isinstance(dim, Sequence) else inner[0], **_kept(keepdim), **kwargs
+            input._elements, inner if isinstance(dim, Sequence) else inner[0], **_keepdim(keepdim), **kwargs
         )
         less = 0 if keepdim else sum(d < r for d in dims)
         return _like_rows(result, input, r - less)
     if 0 in dims:
         inner = [d - 1 for d in dims if d]
-        whole = packed(input)._elements
-        result = func(whole, inner if len(inner) > 1 else inner[0], **_kept(keepdim), **kwargs)
+        elements = packed(input)._elements
+        result = func(elements, inner if len(inner) > 1 else inner[0], **_keepdim(keepdim), **kwargs)
         return _each(result, lambda x: x.unsqueeze(0)) if keepdim else result
     return _along_sequences(func, input, dim, dims, keepdim, kwargs)
 
@@ -89,10 +89,10 @@ def _variance(
 def _norm(func: Any, input: NestedTensor, ord: Any = None, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Of all elements, or of dense dimensions."""
     order = kwargs.pop("p", ord)
-    given = () if order is None else (order,)
+    order_args = () if order is None else (order,)
     dims = _dims(func.__name__, input, dim)
     if dims is None:
-        return func(packed(input)._elements.reshape(-1), *given, **kwargs)
+        return func(packed(input)._elements.reshape(-1), *order_args, **kwargs)
     r = input._ragged_idx
     if r in dims or 0 in dims:
         raise RuntimeError(
@@ -100,7 +100,7 @@ def _norm(func: Any, input: NestedTensor, ord: Any = None, dim: Any = None, *arg
         )
     keepdim = args[0] if args else kwargs.pop("keepdim", False)
     inner = [d - 1 for d in dims]
-    result = func(input._elements, order if given else 2, inner, keepdim, **kwargs)
+    result = func(input._elements, order if order_args else 2, inner, keepdim, **kwargs)
     return _like_rows(result, input, r - (0 if keepdim else sum(d < r for d in dims)))
 
 
@@ -110,7 +110,7 @@ def _norm_inside(func: Any, tensors: tuple, dim: Any = None, keepdim: bool = Fal
     return _norm(_vector_norm, tensors[0], 2, dim, keepdim)
 
 
-def _kept(keepdim: bool) -> dict[str, bool]:
+def _keepdim(keepdim: bool) -> dict[str, bool]:
     """The argument `keepdim`, which not all have."""
     return {"keepdim": True} if keepdim else {}
 
@@ -136,8 +136,8 @@ def _along_sequences(
         return of_sequences[name](func, input, dims, keepdim, **kwargs)
     if dims == [r] and input.ragged.longest * _width(input) >= _WORTH_A_CALL:
         return _one_by_one(func, input, dim, keepdim, kwargs)
-    whole = padded(input, identity(func, input.dtype), least=1)
-    return func(whole, dims if isinstance(dim, Sequence) else r, **_kept(keepdim), **kwargs)
+    padded_input = padded(input, identity(func, input.dtype), least=1)
+    return func(padded_input, dims if isinstance(dim, Sequence) else r, **_keepdim(keepdim), **kwargs)
 
 
 _WORTH_A_CALL = (
@@ -161,7 +161,7 @@ def _one_by_one(func: Any, input: NestedTensor, dim: Any, keepdim: bool, kwargs:
     for part in input.unbind():
         if not part.shape[at]:
             part = part.new_full(shape, identity(func, part.dtype))
-        result.append(func(part, [at] if isinstance(dim, Sequence) else at, **_kept(keepdim), **kwargs))
+        result.append(func(part, [at] if isinstance(dim, Sequence) else at, **_keepdim(keepdim), **kwargs))
     if isinstance(result[0], TensorBase):
         return _stack(result)
     return type(result[0])(*map(_stack, zip(*result)))
@@ -191,27 +191,27 @@ def _sums(input: NestedTensor, dims: list[int], keepdim: bool, mean: bool, dtype
     result = result if dtype is None else result.to(dtype)
     half = result.dtype if result.dtype.name in ("float16", "bfloat16") else None
     result = result if half is None else result.float()
-    whole = result.new_zeros((input.ragged.batch, *result.shape[1:])).index_add(
+    sums = result.new_zeros((input.ragged.batch, *result.shape[1:])).index_add(
         0, input.ragged.segments(), result
     )
     if mean:
-        counts = input.ragged.counts().to(whole.dtype)
-        whole = whole / counts.reshape(-1, *[1] * (whole.ndim - 1))
-    whole = whole.unsqueeze(1) if r == 1 else whole.unsqueeze(1).movedim(1, r)
+        counts = input.ragged.counts().to(sums.dtype)
+        sums = sums / counts.reshape(-1, *[1] * (sums.ndim - 1))
+    sums = sums.unsqueeze(1) if r == 1 else sums.unsqueeze(1).movedim(1, r)
     others = [d for d in dims if d != r]
     if others:
-        whole = whole.mean(others, True) if mean else whole.sum(others, True)
-    whole = whole if half is None else whole.to(half)
-    return whole if keepdim else whole.squeeze(tuple(dims))
+        sums = sums.mean(others, True) if mean else sums.sum(others, True)
+    sums = sums if half is None else sums.to(half)
+    return sums if keepdim else sums.squeeze(tuple(dims))
 
 
 @of_sequences(methods.var, methods.std)
-def _spread(
+def _deviation(
     func: Any, input: NestedTensor, dims: list[int], keepdim: bool, correction: Any = 1
 ) -> TensorBase:
     """Variances of sequences, from deviations of their means, or the roots of these."""
-    whole = packed(input)
-    off = whole - _sums(whole, dims, True, True, None)
+    values = packed(input)
+    off = values - _sums(values, dims, True, True, None)
     squares = _sums(off * off, dims, True, False, None)  # type: ignore[arg-type]
     count = input.ragged.counts() * math.prod(input.shape[d] for d in dims if d != input._ragged_idx)
     count = (count - correction).clamp(min=0).to(squares.dtype).reshape(-1, *[1] * (squares.ndim - 1))
@@ -241,8 +241,8 @@ def along(func: Any, input: NestedTensor, dim: Any = None, *args: Any, **kwargs:
         return _like_rows(func(input._elements, at - 1, *args, **kwargs), input, input._ragged_idx)
     if name in of_sequences and input.dtype.is_floating_point:
         return of_sequences[name](func, input, *args, **kwargs)
-    whole = func(padded(input, identity(func, input.dtype), least=1), at, *args, **kwargs)
-    return _each(whole, lambda x: unpadded(x, input.ragged, at))
+    output = func(padded(input, identity(func, input.dtype), least=1), at, *args, **kwargs)
+    return _each(output, lambda x: unpadded(x, input.ragged, at))
 
 
 @of_sequences(methods.softmax, methods.log_softmax, functional.softmin)

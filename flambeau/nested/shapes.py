@@ -201,10 +201,10 @@ def _transpose(func: Any, input: NestedTensor, dim0: int, dim1: int) -> NestedTe
 
 @overrides(methods.permute)
 def _permute(func: Any, input: NestedTensor, *dims: Any) -> NestedTensor:
-    given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
-    order = [input._dim("permute", d) for d in given]
+    order_dims = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+    order = [input._dim("permute", d) for d in order_dims]
     if sorted(order) != list(range(input.ndim)):
-        raise RuntimeError(f"permute(): {list(given)} is no order of {input.ndim} dimensions")
+        raise RuntimeError(f"permute(): {list(order_dims)} is no order of {input.ndim} dimensions")
     if order[0] != 0:
         raise RuntimeError("permute(): not supported for NestedTensor on dim=0, which must stay in front")
     return jagged(
@@ -267,15 +267,15 @@ def _view(func: Any, input: NestedTensor, *sizes: Any) -> Any:
     if isinstance(sizes[at], NestedInt) and sizes[at] != shape[r]:
         raise refused
     before, after = list(sizes[1:at]), list(sizes[at + 1 :])
-    for given, there in ((before, values.shape[: r - 1]), (after, values.shape[r:])):
-        if any(isinstance(n, NestedInt) for n in given) or given.count(-1) > 1:
+    for wanted, there in ((before, values.shape[: r - 1]), (after, values.shape[r:])):
+        if any(isinstance(n, NestedInt) for n in wanted) or wanted.count(-1) > 1:
             raise refused
-        if -1 in given:
-            known = math.prod(n for n in given if n != -1)
-            if not known or math.prod(there) % known:
+        if -1 in wanted:
+            product = math.prod(n for n in wanted if n != -1)
+            if not product or math.prod(there) % product:
                 raise refused
-            given[given.index(-1)] = math.prod(there) // known
-        if math.prod(given) != math.prod(there):
+            wanted[wanted.index(-1)] = math.prod(there) // product
+        if math.prod(wanted) != math.prod(there):
             raise refused
     return jagged(func(values, (*before, values.shape[r - 1], *after)), input.ragged, at)
 
@@ -323,8 +323,8 @@ def _expand_as(func: Any, input: Any, other: Any) -> NestedTensor:
         return _expand(func, input, *other.shape)
     from .pointwise import beside
 
-    whole = packed(other)
-    return wrapped(beside(whole, input, "expand_as").expand_as(whole._elements), whole)
+    target = packed(other)
+    return wrapped(beside(target, input, "expand_as").expand_as(target._elements), target)
 
 
 @overrides(methods.view_as, methods.reshape_as)

@@ -138,10 +138,10 @@ class StridedNestedTensor(WrapperTensor):
                 "to_padded_tensor(): Value in output_size is less than NestedTensor padded size. Truncation is not supported. "
                 f"The parts need {list(least)}, got {list(sizes)}"
             )
-        whole = self._elements.new_full(sizes, padding)
+        output = self._elements.new_full(sizes, padding)
         for k, part in enumerate(parts(self)):
-            whole[(k, *(slice(0, m) for m in part.shape))] = part
-        return whole
+            output[(k, *(slice(0, m) for m in part.shape))] = part
+        return output
 
     def to_dense(self, *args: Any, **kwargs: Any) -> Any:
         """NotImplementedError: see `to_padded_tensor`."""
@@ -288,9 +288,9 @@ def _gathered(result: list, like: StridedNestedTensor) -> Any:
 def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Over the buffers where sizes agree and the others are numbers; else on parts."""
     like = _first((*args, *kwargs.values()))
-    given = [x for x in (*args, *kwargs.values()) if isinstance(x, TensorBase)]
+    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, TensorBase)]
     name = func.__name__
-    for x in given:
+    for x in tensors:
         if isinstance(x, StridedNestedTensor) and x._sizes != like._sizes:
             raise RuntimeError(
                 f"{name} does not support broadcasting when given a NestedTensor of other sizes: got {like._sizes} and {x._sizes}"
@@ -299,7 +299,7 @@ def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             f"{name}(): the result is nested and cannot be written to a dense tensor of shape {tuple(args[0].shape)}"
         )
-    if all(isinstance(x, StridedNestedTensor) or x.ndim == 0 for x in given):
+    if all(isinstance(x, StridedNestedTensor) or x.ndim == 0 for x in tensors):
         result = func(*map(_buffer, args), **{n: _buffer(x) for n, x in kwargs.items()})
         if func.writes:
             return args[0]
@@ -429,9 +429,9 @@ def _reshape(func: Any, input: StridedNestedTensor, *sizes: Any) -> Any:
     result = []
     for x in parts(input):
         wanted = list(sizes[1:])
-        kept = [d for d, n in enumerate(wanted) if n == -1 and d < x.ndim]
-        if wanted.count(-1) > 1 or (len(wanted) >= x.ndim and kept):
-            for d in kept:
+        unchanged = [d for d, n in enumerate(wanted) if n == -1 and d < x.ndim]
+        if wanted.count(-1) > 1 or (len(wanted) >= x.ndim and unchanged):
+            for d in unchanged:
                 wanted[d] = x.shape[d]
         result.append(x.reshape(wanted))
     return _gathered(result, input)

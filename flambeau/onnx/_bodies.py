@@ -50,17 +50,17 @@ class Body:
 
     def __init__(self, g: Writer, of: Callable[[Expr], Value], row: Row | None = None) -> None:
         self.g, self.of, self.row = g, of, row
-        self.known: dict[Expr, Value] = {}
+        self.values: dict[Expr, Value] = {}
 
     def write(self, roots: Sequence[Expr]) -> list[Value]:
         written = folded(_functions_written(roots))
         for e in ex.walk(written):
-            if e not in self.known:
-                self.known[e] = self.made(e)
-        return [self.known[r] for r in written]
+            if e not in self.values:
+                self.values[e] = self.made(e)
+        return [self.values[r] for r in written]
 
     def made(self, e: Expr) -> Value:
-        g, args = self.g, [self.known[a] for a in e.args]
+        g, args = self.g, [self.values[a] for a in e.args]
         if e.op in ("real", "imag") and args:
             return g.part(args[0], int(e.op == "imag"))
         if e.args and (ex.is_complex(e.dtype) or any(ex.is_complex(a.dtype) for a in e.args)):

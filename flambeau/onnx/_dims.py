@@ -17,12 +17,12 @@ class Axes(NamedTuple):
     named: dict[tuple[str, int], str]
     bounds: dict[str, tuple[int, int | None]]
 
-    def sizes(self, tensors: Sequence[TensorBase], given: Mapping[str, int]) -> list[list[int]]:
+    def sizes(self, tensors: Sequence[TensorBase], assignment: Mapping[str, int]) -> list[list[int]]:
         """The shapes of the inputs with those sizes."""
         result = [list(t.shape) for t in tensors]
         for name, places in self.dims.items():
             for k, d in places:
-                result[k][d] = given[name]
+                result[k][d] = assignment[name]
         return result
 
     def own(self, tensors: Sequence[TensorBase]) -> dict[str, int]:

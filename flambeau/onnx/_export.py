@@ -154,9 +154,9 @@ def export(
     return program
 
 
-def _check_own(**given: Any) -> None:
+def _check_own(**options: Any) -> None:
     """NotImplementedError for what only PyTorch's exporters do."""
-    for name, value in given.items():
+    for name, value in options.items():
         if value:
             raise NotImplementedError(
                 f"onnx.export(): {name} is an option of PyTorch's own exporters; register_custom_op_symbolic takes forms of operations"
@@ -200,15 +200,15 @@ def _arguments(args: Any, kwargs: Mapping[str, Any] | None, dynamo: bool) -> tup
     return args, named
 
 
-def _named(model: Any, args: tuple, kwargs: dict[str, Any], given: Sequence[str] | None) -> list[str]:
+def _named(model: Any, args: tuple, kwargs: dict[str, Any], chosen: Sequence[str] | None) -> list[str]:
     """The names of inputs: those given, then those that follow."""
     names = input_names(model, args, kwargs)
-    if given is not None:
-        if len(given) > len(names):
+    if chosen is not None:
+        if len(chosen) > len(names):
             raise ValueError(
-                f"onnx.export(): {len(given)} input_names for {len(names)} tensors among the arguments"
+                f"onnx.export(): {len(chosen)} input_names for {len(names)} tensors among the arguments"
             )
-        names[: len(given)] = given
+        names[: len(chosen)] = chosen
     if len(set(names)) != len(names):
         raise ValueError(f"onnx.export(): input names must differ, got {names}")
     return names
@@ -257,9 +257,9 @@ def _once(recorded: Recorded, names: Sequence[str], opset: int, varying: bool) -
         g.dtypes[name] = t.dtype.name
     taken, weights = set(names), []
     for name, t in recorded.weights.items():
-        kept = name if name not in taken else f"{name}_weight"
-        taken.add(kept)
-        weights.append(_held_weight(g, t, kept))
+        unique = name if name not in taken else f"{name}_weight"
+        taken.add(unique)
+        weights.append(_held_weight(g, t, unique))
     written = Lowering(g, recorded.graph, [*inputs, *weights], recorded.lines)
     outputs = [written.read(p).of(p.shape) for p in written.outputs]
     for k, v in enumerate(outputs):
@@ -284,13 +284,13 @@ def _held_weight(g: Writer, t: TensorBase, name: str) -> Value:
     return held_value(g, t, name)
 
 
-def _name_outputs(model: Model, given: Sequence[str] | None, axes: Axes) -> None:
+def _name_outputs(model: Model, output_names: Sequence[str] | None, axes: Axes) -> None:
     count = len(model.outputs)
     names = ["output"] if count == 1 else [f"output_{k}" for k in range(count)]
-    if given is not None:
-        if len(given) > count:
-            raise ValueError(f"onnx.export(): {len(given)} output_names for {count} results")
-        names[: len(given)] = given
+    if output_names is not None:
+        if len(output_names) > count:
+            raise ValueError(f"onnx.export(): {len(output_names)} output_names for {count} results")
+        names[: len(output_names)] = output_names
     taken = {v.name for v, _ in model.inputs}
     for name in names:
         if name in taken or names.count(name) > 1:
@@ -302,12 +302,12 @@ def _name_outputs(model: Model, given: Sequence[str] | None, axes: Axes) -> None
     model.name_outputs(names)
     for (name, axis), label in axes.named.items():
         if name not in names:
-            known = sorted({*names, *taken})
+            labels = sorted({*names, *taken})
             warnings.warn(
-                f"onnx.export(): dynamic_axes names '{name}', which is no input or output: {known}",
+                f"onnx.export(): dynamic_axes names '{name}', which is no input or output: {labels}",
                 stacklevel=3,
             )
             continue
         sizes = model.outputs[names.index(name)][1]
-        if isinstance(sizes[axis], str) and not any(sizes[axis] == known for known in axes.dims):
+        if isinstance(sizes[axis], str) and not any(sizes[axis] == labels for labels in axes.dims):
             sizes[axis] = label

@@ -70,7 +70,7 @@ controlled.refuse()
 
 # --- what the functions compute ------------------------------
 def computed(
-    lowering: Any, function: Callable[..., Any], examples: Sequence[TensorBase], given: Sequence[Value]
+    lowering: Any, function: Callable[..., Any], examples: Sequence[TensorBase], values: Sequence[Value]
 ) -> tuple[list[Value], list[TensorBase]]:
     """The results of a function of tensors, written where the graph is now, and what they are for the examples."""
     fresh = [t.detach().clone() for t in examples]
@@ -79,7 +79,7 @@ def computed(
     for x in leaves:
         if not isinstance(x, TensorBase):
             raise UnsupportedOperatorError(f"a function of it gives a {type(x).__name__}, which is no tensor")
-    inner = lowering.within(graph_of(recording, fresh, leaves), given, lines)
+    inner = lowering.within(graph_of(recording, fresh, leaves), values, lines)
     return [inner.read(p).of(p.shape) for p in inner.outputs], leaves
 
 
@@ -138,7 +138,7 @@ class Branches(Flow):
     """`cond`: both functions become graphs, which read the operands from outside."""
 
     def __init__(self, pred: TensorBase, true_fn: Callable, false_fn: Callable, operands: Any) -> None:
-        leaves, self.given = tree_flatten(tuple(operands))
+        leaves, self.structure = tree_flatten(tuple(operands))
         self.leaves = leaves
         tensors = [x for x in leaves if isinstance(x, TensorBase)]
         super().__init__("cond", lambda: cond(pred, true_fn, false_fn, operands), [pred, *tensors])
@@ -150,12 +150,12 @@ class Branches(Flow):
         def call(*tensors: TensorBase) -> Any:
             rest = iter(tensors)
             leaves = [next(rest) if isinstance(x, TensorBase) else x for x in self.leaves]
-            return function(*tree_unflatten(leaves, self.given))
+            return function(*tree_unflatten(leaves, self.structure))
 
         return call
 
-    def branch(self, lowering: Any, function: Callable, given: Sequence[Value]) -> list[Value]:
-        return computed(lowering, self.applied(function), self.examples[1:], given)[0]
+    def branch(self, lowering: Any, function: Callable, values: Sequence[Value]) -> list[Value]:
+        return computed(lowering, self.applied(function), self.examples[1:], values)[0]
 
     def written(self, lowering: Any, values: list[Value], results: Sequence[Value]) -> list[Value]:
         g = lowering.g
@@ -172,13 +172,13 @@ class While(Flow):
     """`while_loop`: a turn computes the states, then whether there is another."""
 
     def __init__(self, cond_fn: Callable, body_fn: Callable, carried: tuple) -> None:
-        leaves, self.given = tree_flatten(tuple(carried))
+        leaves, self.structure = tree_flatten(tuple(carried))
         super().__init__("while_loop", lambda: while_loop(cond_fn, body_fn, carried), [])
         self.tensors = self.tensors_of(leaves)
         self.cond_fn, self.body_fn = cond_fn, body_fn
 
     def applied(self, function: Callable) -> Callable:
-        return lambda *tensors: function(*tree_unflatten(list(tensors), self.given))
+        return lambda *tensors: function(*tree_unflatten(list(tensors), self.structure))
 
     def written(self, lowering: Any, values: list[Value], results: Sequence[Value]) -> list[Value]:
         g = lowering.g
@@ -233,8 +233,8 @@ class Slices(Flow):
         turned = {}
         if self.reverse:
             turned = {"scan_input_directions": [1] * n, "scan_output_directions": [1] * rest}
-        given = [v.name for v in values]
-        return node(g, "Scan", given, {"body": inner}, results, num_scan_inputs=n, **axes, **turned)
+        input_names = [v.name for v in values]
+        return node(g, "Scan", input_names, {"body": inner}, results, num_scan_inputs=n, **axes, **turned)
 
 
 def _scan(combine_fn: Callable, init: Any, xs: Any, dim: int, reverse: bool) -> Flow:

@@ -17,16 +17,16 @@ _LARGEST = 1 << 16  # elements of a result; larger ones stay what makes them
 
 def fold(model: Model, opset: int) -> None:
     """Let constants be what nodes make of constants that are no weights; random numbers are drawn at each run."""
-    kept = []
+    remaining = []
     for node in model.nodes:
         result = None
         if not node.bodies and not draws(node) and "::" not in node.kind and _fixed(model, node):
             result = _computed(model, node, opset)
         if result is None:
-            kept.append(node)
+            remaining.append(node)
         else:
             model.constants.update(result)
-    model.nodes = kept
+    model.nodes = remaining
 
 
 def _fixed(model: Model, node: Node) -> bool:
@@ -36,10 +36,10 @@ def _fixed(model: Model, node: Node) -> bool:
 def _computed(model: Model, node: Node, opset: int) -> dict[str, np.ndarray] | None:
     """The results of a node by their names; None where one is large, or no array of NumPy."""
     outputs: list[tuple[Value, list[Any]]] = [(Value(n, model.dtypes[n]), []) for n in node.outputs if n]
-    given = {n: model.constants[n] for n in node.inputs if n}
-    if any(model.dtypes[n] == "bfloat16" for n in (*given, *(v.name for v, _ in outputs))):
+    constants = {n: model.constants[n] for n in node.inputs if n}
+    if any(model.dtypes[n] == "bfloat16" for n in (*constants, *(v.name for v, _ in outputs))):
         return None
-    alone = Model([node], given, model.dtypes, [], outputs, [], {})
+    alone = Model([node], constants, model.dtypes, [], outputs, [], {})
     with no_grad():
         result = load_model(alone.proto(opset).SerializeToString())()
     made = [t for t in (result if isinstance(result, tuple) else (result,)) if isinstance(t, TensorBase)]

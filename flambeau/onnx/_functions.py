@@ -43,9 +43,9 @@ def log10(x: Expr) -> Expr:
 @written
 def log1p(x: Expr) -> Expr:
     """log(1 + x), by what 1 + x was rounded to (Kahan)."""
-    whole = 1.0 + x
-    exact = call("log", whole) * (x / (whole - 1.0))
-    return where((whole == 1.0) | (whole == math.inf), where(whole == 1.0, x, call("log", whole)), exact)
+    y = 1.0 + x
+    exact = call("log", y) * (x / (y - 1.0))
+    return where((y == 1.0) | (y == math.inf), where(y == 1.0, x, call("log", y)), exact)
 
 
 @written

@@ -104,12 +104,12 @@ def viewed(g: Writer, value: Value, source: Place, made: Place) -> Value | None:
     cuts, order, dropped = result
     value = _sliced(g, value, source, cuts)
     value = g.squeeze(value, dropped)
-    kept = [d for d in range(len(source.shape)) if d not in dropped]
+    remaining = [d for d in range(len(source.shape)) if d not in dropped]
     sources = [d for d in order if d is not None]
-    value = g.transpose(value, [kept.index(d) for d in sources])
+    value = g.transpose(value, [remaining.index(d) for d in sources])
     value = g.unsqueeze(value, [k for k, d in enumerate(order) if d is None])
-    spread = any(n != 1 and s == 0 for n, s in zip(made.shape, made.stride))
-    return g.expand(value.of(()) if spread else value.of(made.shape), made.shape)
+    expanded = any(n != 1 and s == 0 for n, s in zip(made.shape, made.stride))
+    return g.expand(value.of(()) if expanded else value.of(made.shape), made.shape)
 
 
 def keeps_order(source: Place, made: Place) -> bool:

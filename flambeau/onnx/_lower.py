@@ -56,7 +56,7 @@ class Memory:
     def __init__(self, base: Place, value: Value, fixed: str | None = None) -> None:
         self.base, self.value, self.fixed = base, value, fixed
         self.version = 0
-        self.known: dict[Place, tuple[int, Value]] = {base: (0, value)}
+        self.values: dict[Place, tuple[int, Value]] = {base: (0, value)}
         self.views: dict[Place, Callable[[], Value]] = {}
 
 
@@ -69,7 +69,7 @@ class _RowLeaves(Leaves):
 
 
 class Lowering:
-    """Writes a recorded graph; `given` are the values of its placeholders, `lines` the program's line of each recorded call.
+    """Writes a recorded graph; `inputs` are the values of its placeholders, `lines` the program's line of each recorded call.
 
     `outer`: what writes the graph around it, where this one is a branch or the body of a loop, which reads what lies there.
     """
@@ -78,7 +78,7 @@ class Lowering:
         self,
         g: Writer,
         graph: GraphModule,
-        given: Sequence[Value],
+        inputs: Sequence[Value],
         lines: Sequence[tuple[str, int]] = (),
         outer: Lowering | None = None,
     ) -> None:
@@ -87,14 +87,14 @@ class Lowering:
         self.memories: dict[int, Memory] = {}
         self.objects: dict[Node, Any] = {}
         self.numbers = 0
-        arguments = iter(given)
+        arguments = iter(inputs)
         self.outputs: Any = None
         for node in graph.graph.nodes:
             self.enter(node, arguments)
 
-    def enter(self, node: Node, given: Any) -> None:
+    def enter(self, node: Node, arguments: Any) -> None:
         if node.op == "placeholder":
-            self.input(node.meta["places"], next(given))
+            self.input(node.meta["places"], next(arguments))
         elif node.op == "get_attr":
             held = operator.attrgetter(str(node.target))(self.graph)
             if "places" in node.meta:
@@ -140,13 +140,13 @@ class Lowering:
         if memory is None:
             self.memories[place.storage] = Memory(place, value)
         else:
-            memory.known.setdefault(place, (0, value))
+            memory.values.setdefault(place, (0, value))
 
     def within(
-        self, graph: GraphModule, given: Sequence[Value], lines: Sequence[tuple[str, int]]
+        self, graph: GraphModule, values: Sequence[Value], lines: Sequence[tuple[str, int]]
     ) -> Lowering:
         """Write a graph that a node of this one holds, where the writer is now."""
-        return Lowering(self.g, graph, given, lines, self)
+        return Lowering(self.g, graph, values, lines, self)
 
     def memory_of(self, storage: int) -> Memory | None:
         """What lies there in this graph, or in one around it."""
@@ -174,7 +174,7 @@ class Lowering:
         if place.dtype.name in PAIRS:
             return self.g.as_complex(self.read(floats(place)), place.dtype.name)
         memory = self.memories[place.storage]
-        result = memory.known.get(place)
+        result = memory.values.get(place)
         if result is not None and result[0] == memory.version:
             return result[1]
         if place == memory.base:
@@ -184,7 +184,7 @@ class Lowering:
         else:
             value = geometry.take(self.g, memory.value, memory.base, place)
         value = self.sized(value, place)
-        memory.known[place] = memory.version, value
+        memory.values[place] = memory.version, value
         return value
 
     def write(self, place: Place, value: Value) -> None:
@@ -200,7 +200,7 @@ class Lowering:
         else:
             memory.value = geometry.put(self.g, memory.value, memory.base, place, value)
         memory.version += 1
-        memory.known[place] = memory.version, value
+        memory.values[place] = memory.version, value
 
     def new(self, place: Place, value: Value) -> None:
         value = self.g.cast(value, place.dtype.name).of(place.shape)
@@ -216,15 +216,15 @@ class Lowering:
     def call(self, node: Node) -> None:
         op: Any = node.target
         args, kwargs = mapped((node.args, node.kwargs), Node, self.argument)
-        given: list[Place] = []
-        mapped((args, kwargs), Place, given.append)
+        operands: list[Place] = []
+        mapped((args, kwargs), Place, operands.append)
         made: list[Place] = []
         mapped(node.meta["places"], Place, made.append)
         written = written_by(op, args, kwargs, Place)
         if not made and not written:
-            self.answer(node, given)
+            self.answer(node, operands)
             return
-        for p in (*made, *given):
+        for p in (*made, *operands):
             if p.device is not None or (p.dtype.name not in DATA_TYPES and p.dtype.name not in PAIRS):
                 raise UnsupportedOperatorError(
                     f"a tensor of {p.dtype.name}, which ONNX's runtimes do not take"
@@ -232,24 +232,24 @@ class Lowering:
         if written:
             self.overwrite(op, node, args, kwargs, written, made)
             return
-        known = {p.storage for p in given}
-        if all(p in given for p in made):
+        storages = {p.storage for p in operands}
+        if all(p in operands for p in made):
             return
-        if all(p.storage in known for p in made):
-            self.view([floats(p) for p in given], [floats(p) for p in made])
+        if all(p.storage in storages for p in made):
+            self.view([floats(p) for p in operands], [floats(p) for p in made])
             return
         result = self.compute(op, node, args, kwargs, made)
         for p, value in zip(made, result, strict=True):
-            if p not in given:
+            if p not in operands:
                 self.new(p, value)
 
-    def answer(self, node: Node, given: list[Place]) -> None:
+    def answer(self, node: Node, operands: list[Place]) -> None:
         """A call that gives no tensor: what it gave is fixed, which is said where it depends on elements of inputs."""
         self.objects[node] = node.meta["places"]
         entry = entry_of(node.target)
         if entry is None or entry.batching != "itemless":
             return
-        if any(p.dtype.name in DATA_TYPES and self.g.varies(self.read(p)) for p in given):
+        if any(p.dtype.name in DATA_TYPES and self.g.varies(self.read(p)) for p in operands):
             warnings.warn(
                 f"onnx.export(): {self.where(node)} looks at values of an input within the library, and chooses by them: the model is "
                 "right for inputs for which it would choose the same",
@@ -323,9 +323,9 @@ class Lowering:
         entry = entry_of(op)
         form = registered(op, self.g.opset) if entry is None else entry.details.get("onnx")
         refused: UnsupportedOperatorError | None = None
-        given: list[Place] = []
-        mapped((args, kwargs), Place, given.append)
-        pairs = any(p.dtype.name in PAIRS for p in (*given, *made))
+        operands: list[Place] = []
+        mapped((args, kwargs), Place, operands.append)
+        pairs = any(p.dtype.name in PAIRS for p in (*operands, *made))
         if form is not None and (not pairs or getattr(form, "pairs", False)):
             result = self.formed(form, args, kwargs, made)
             if result is not None:
@@ -480,20 +480,22 @@ class Lowering:
             return self.g.expand(value.of(result), shape)
         if loop.dims and len(shape) < len(loop.shape):  # one value a row
             return self.g.squeeze(value, sorted(loop.dims))
-        kept = tuple(1 if d - len(loop.shape) in (loop.dims or ()) else n for d, n in enumerate(loop.shape))
-        return self.g.expand(value.of(kept), shape)
+        reduced_shape = tuple(
+            1 if d - len(loop.shape) in (loop.dims or ()) else n for d, n in enumerate(loop.shape)
+        )
+        return self.g.expand(value.of(reduced_shape), shape)
 
     def inlined(
         self, op: Any, node: Node, args: tuple, kwargs: dict[str, Any], values: list[program.Value]
     ) -> list[Value] | None:
         """The results by the leaves that the operation decomposes to."""
-        call, given = self.lowered(op, args, kwargs, ())
-        distinct = list(given)
+        call, places = self.lowered(op, args, kwargs, ())
+        distinct = list(places)
         inner = decomposed(op, call.args, call.kwargs, distinct, node.meta["places"])
         if inner is None:
             return None
-        values_given = [self.read(given[v]) for v in distinct]
-        written = Lowering(self.g, inner, values_given)
+        inputs = [self.read(places[v]) for v in distinct]
+        written = Lowering(self.g, inner, inputs)
         result: list[Value] = []
         mapped(written.outputs, Place, lambda p: result.append(written.read(p)))
         return result

@@ -80,7 +80,7 @@ class Model:
                 continue
             key: Any = self.dtypes[name], array.shape, array.tobytes()
             renamed[name] = seen.setdefault(key, name)
-        kept = []
+        distinct = []
         done: dict[Any, list[str]] = {}
         for node in self.nodes:
             node.rename(renamed)
@@ -89,8 +89,8 @@ class Model:
                 renamed.update(zip(node.outputs, done[key]))
                 continue
             done[key] = node.outputs
-            kept.append(node)
-        self.nodes = kept
+            distinct.append(node)
+        self.nodes = distinct
         self.outputs = [(self._renamed(v, renamed), sizes) for v, sizes in self.outputs]
 
     @staticmethod
@@ -134,16 +134,16 @@ class Model:
         from onnx import helper
 
         weights = [name for name in self.constants if name in self.weights]
-        given = [_info(v, sizes) for v, sizes in self.inputs]
+        inputs = [_info(v, sizes) for v, sizes in self.inputs]
         if as_inputs:
-            given += [_info(Value(n, self.dtypes[n]), self.constants[n].shape) for n in weights]
+            inputs += [_info(Value(n, self.dtypes[n]), self.constants[n].shape) for n in weights]
         held = [
             _tensor(name, self.dtypes[name], array)
             for name, array in self.constants.items()
             if initializers or name not in self.weights
         ]
         nodes = [_node(n, f"{n.kind}_{k}") for k, n in enumerate(self.nodes)]
-        graph = helper.make_graph(nodes, "main_graph", given, [_info(v, s) for v, s in self.outputs], held)
+        graph = helper.make_graph(nodes, "main_graph", inputs, [_info(v, s) for v, s in self.outputs], held)
         domains = sorted({n.kind.partition("::")[0] for n in self.nodes if "::" in n.kind})
         imports = [
             helper.make_opsetid("", opset),
@@ -179,9 +179,9 @@ def _node(node: Node, name: str) -> NodeProto:
     attributes = dict(node.attributes)
     for attribute, body in node.bodies.items():
         inner = [_node(n, f"{name}_{n.kind}_{k}") for k, n in enumerate(body.nodes)]
-        given = [_info(v, v.shape) for v in body.inputs]
+        inputs = [_info(v, v.shape) for v in body.inputs]
         made = [_info(v, v.shape) for v in body.outputs]
-        attributes[attribute] = helper.make_graph(inner, f"{name}_{attribute}", given, made)
+        attributes[attribute] = helper.make_graph(inner, f"{name}_{attribute}", inputs, made)
     domain, _, kind = node.kind.rpartition("::")
     return helper.make_node(kind, node.inputs, node.outputs, name=name, domain=domain, **attributes)
 
@@ -197,7 +197,9 @@ def _info(value: Value, sizes: Sequence[Any] | None) -> ValueInfoProto:
 def _tensor(name: str, dtype: str, array: np.ndarray) -> TensorProto:
     from onnx import TensorProto
 
-    kept = np.ascontiguousarray(array).reshape(array.shape)
-    if kept.dtype.byteorder == ">":
-        kept = kept.astype(kept.dtype.newbyteorder("<"))
-    return TensorProto(name=name, data_type=DATA_TYPES[dtype], dims=array.shape, raw_data=kept.tobytes())
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    if contiguous.dtype.byteorder == ">":
+        contiguous = contiguous.astype(contiguous.dtype.newbyteorder("<"))
+    return TensorProto(
+        name=name, data_type=DATA_TYPES[dtype], dims=array.shape, raw_data=contiguous.tobytes()
+    )

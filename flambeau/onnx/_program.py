@@ -201,10 +201,10 @@ class ONNXProgram:
         'batch'
         """
         sides = self._model.inputs, self._model.outputs
-        known = {n for side in sides for _, sizes in side for n in sizes if isinstance(n, str)}
+        axes = {n for side in sides for _, sizes in side for n in sizes if isinstance(n, str)}
         for name in rename_mapping:
-            if str(name) not in known:
-                raise ValueError(f"rename_axes(): there is no size '{name}': {sorted(known)}")
+            if str(name) not in axes:
+                raise ValueError(f"rename_axes(): there is no size '{name}': {sorted(axes)}")
         names = {str(old): new for old, new in rename_mapping.items()}
         for side in sides:
             side[:] = [(v, [names.get(n, n) for n in sizes]) for v, sizes in side]
@@ -280,8 +280,8 @@ def _save_apart(proto: ModelProto, path: str) -> None:
         tensor.ClearField("raw_data")
         parts.append((at, data))
         at += len(data)
-    whole = bytearray(at)
+    data_bytes = bytearray(at)
     for begin, data in parts:
-        whole[begin : begin + len(data)] = data
-    _replace(os.path.join(os.path.dirname(os.path.abspath(path)), name), bytes(whole))
+        data_bytes[begin : begin + len(data)] = data
+    _replace(os.path.join(os.path.dirname(os.path.abspath(path)), name), bytes(data_bytes))
     _replace(path, proto.SerializeToString())

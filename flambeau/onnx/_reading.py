@@ -24,7 +24,7 @@ from ._messages import (
     SparseMessage,
     TensorMessage,
 )
-from ._operators.declare import ON_NUMBERS, Operator, dtype_of, found_operator, operator_of
+from ._operators.declare import ON_NUMBERS, Operator, dtype_of, lookup_operator, operator_of
 from ._tensors import Folder, dense_of, tensor_of
 from .errors import OnnxFormatError, OnnxLoadError
 
@@ -131,7 +131,7 @@ class Target:
 
     def input(self, name: str, is_optional: bool = False) -> Node:
         """A new argument, behind those that are there; one that is optional may be left out."""
-        base = plain(name, "input")
+        base = identifier(name, "input")
         chosen, count = base, 1
         while chosen in self.inputs:
             chosen, count = f"{base}_{count}", count + 1
@@ -162,7 +162,7 @@ class Target:
                 self.root[name] = value
                 if not held.is_weight:
                     self.passing.add(name)
-            node = self.graph.create_node("get_attr", name, name=plain(name, "p"))
+            node = self.graph.create_node("get_attr", name, name=identifier(name, "p"))
             self.read[held] = node
             if not isinstance(self.root[name], Parameter):
                 self.spare.append(node)
@@ -172,7 +172,7 @@ class Target:
         """A dotted name for an attribute: that name where it is a plain one, which no attribute of modules has."""
         parts = name.split(".")
         if not all(_is_free(p) for p in parts):
-            parts = [plain(name, "value")]
+            parts = [identifier(name, "value")]
             if not _is_free(parts[0]):
                 parts = [f"value_{parts[0]}"]
         base = chosen = ".".join(parts)
@@ -202,8 +202,8 @@ class Target:
                 self.graph.erase_node(node)
         self.graph.output(tuple(outputs) if several or len(outputs) != 1 else outputs[0])
         made = LoadedModel(self.root, self.graph)
-        kept = {str(n.target) for n in self.graph.nodes if n.op == "get_attr"}
-        for name in self.passing & kept:
+        referenced = {str(n.target) for n in self.graph.nodes if n.op == "get_attr"}
+        for name in self.passing & referenced:
             path, _, last = name.rpartition(".")
             owner = made.get_submodule(path) if path else made
             owner._non_persistent_buffers_set.add(last)
@@ -214,7 +214,7 @@ class Target:
 _WRITTEN = frozenset(("self", "getattr", "slice", "complex", *Namespace.reserved))
 
 
-def plain(name: str, default: str) -> str:
+def identifier(name: str, default: str) -> str:
     """A name as an identifier of Python."""
     result = _BAD.sub("_", name[:100]).strip("_") or default
     if result[0].isdigit() or keyword.iskeyword(result) or result in _WRITTEN:
@@ -224,8 +224,8 @@ def plain(name: str, default: str) -> str:
 
 def _is_free(part: str) -> bool:
     """Whether an attribute of a module may be called so."""
-    is_plain = part.isascii() and (part.isidentifier() or part.isdigit())
-    return is_plain and not part.startswith("_") and not keyword.iskeyword(part) and part not in _TAKEN
+    is_valid = part.isascii() and (part.isidentifier() or part.isdigit())
+    return is_valid and not part.startswith("_") and not keyword.iskeyword(part) and part not in _TAKEN
 
 
 _TAKEN = {*dir(LoadedModel), "training", "meta"}  # attributes of the module itself
@@ -289,7 +289,7 @@ class Reader:
             domain = _domain(node.domain)
             result = None
             if (domain, node.op_type, node.overload) not in self.functions and domain in opsets:
-                result = found_operator(domain, node.op_type, opsets[domain])
+                result = lookup_operator(domain, node.op_type, opsets[domain])
             moves = (
                 result is not None and result.moves and node.output[:1] and node.output[0] in state - other
             )
@@ -307,14 +307,14 @@ class Reader:
         nodes: Sequence[NodeMessage],
         scope: Scope,
         opsets: dict[str, int],
-        given: dict[str, AttributeMessage],
+        outer: dict[str, AttributeMessage],
     ) -> None:
         for node in nodes:
             self.count += 1
             if self.count > MOST_NODES:
                 raise OnnxLoadError(f"the model has more than {MOST_NODES} nodes")
             try:
-                self.node(node, scope, opsets, given)
+                self.node(node, scope, opsets, outer)
             except OnnxLoadError as error:
                 if getattr(error, "is_located", False):
                     raise
@@ -328,7 +328,7 @@ class Reader:
         node: NodeMessage,
         scope: Scope,
         opsets: dict[str, int],
-        given: dict[str, AttributeMessage],
+        outer: dict[str, AttributeMessage],
     ) -> None:
         domain = _domain(node.domain)
         attributes = {}
@@ -336,8 +336,8 @@ class Reader:
             if a.name in attributes:
                 raise OnnxFormatError(f"the attribute '{a.name}' stands twice")
             if a.ref_attr_name:
-                if a.ref_attr_name in given:
-                    attributes[a.name] = given[a.ref_attr_name]
+                if a.ref_attr_name in outer:
+                    attributes[a.name] = outer[a.ref_attr_name]
             else:
                 attributes[a.name] = a
         key = domain, node.op_type, node.overload
@@ -374,10 +374,10 @@ class Reader:
         unknown = set(attributes) - set(function.attribute) - {a.name for a in function.attribute_proto}
         if unknown:
             raise OnnxFormatError(f"the function {function.name} has no attribute '{min(unknown)}'")
-        given = {a.name: a for a in function.attribute_proto} | attributes
+        call_attributes = {a.name: a for a in function.attribute_proto} | attributes
         opsets = {_domain(o.domain): o.version for o in function.opset_import}
         self.calls.append(key)
-        self.nodes(function.node, inner, opsets, given)
+        self.nodes(function.node, inner, opsets, call_attributes)
         self.calls.pop()
         for name, outside in zip(function.output, node.output):
             if outside:
@@ -404,42 +404,42 @@ class Reader:
 
     def call(
         self,
-        found: Operator,
+        operator: Operator,
         node: NodeMessage,
         scope: Scope,
         attributes: dict[str, AttributeMessage],
         opsets: dict[str, int],
     ) -> None:
         target = scope.target
-        args = self.arguments(found, node, scope)
-        kwargs, bodies = self.options(found, scope, attributes, opsets)
-        if found.counts:
+        args = self.arguments(operator, node, scope)
+        kwargs, bodies = self.options(operator, scope, attributes, opsets)
+        if operator.counts:
             kwargs["outputs"] = len(node.output)
-        name = next((n for n in node.output if n), found.name)
-        if isinstance(found.function, type):
-            kind = found.function.__name__.lower()
+        name = next((n for n in node.output if n), operator.name)
+        if isinstance(operator.function, type):
+            kind = operator.function.__name__.lower()
             attribute = target.attribute(kind if kind not in ("if",) else "branch")
-            target.root[attribute] = found.function(**kwargs)
+            target.root[attribute] = operator.function(**kwargs)
             captured = [[scope.node(n) for n in b.meta.pop("captured")] for b in bodies]
             result = target.graph.create_node(
-                "call_module", attribute, tuple(args), {"captured": captured}, plain(name, "value")
+                "call_module", attribute, tuple(args), {"captured": captured}, identifier(name, "value")
             )
         else:
             result = target.graph.create_node(
-                "call_function", found.function, tuple(args), kwargs, plain(name, "value")
+                "call_function", operator.function, tuple(args), kwargs, identifier(name, "value")
             )
-        if found.function in ON_NUMBERS and node.output:
-            scope.makers[node.output[0]] = found, node, kwargs
+        if operator.function in ON_NUMBERS and node.output:
+            scope.makers[node.output[0]] = operator, node, kwargs
             target.spare.append(result)
-        if not found.several:
+        if not operator.several:
             if any(node.output[1:]):
-                raise OnnxFormatError(f"{found.name} gives one result, and {len(node.output)} are named")
+                raise OnnxFormatError(f"{operator.name} gives one result, and {len(node.output)} are named")
             scope.define(node.output[0], result) if node.output and node.output[0] else None
             return
         for k, output in enumerate(node.output):
             if output:
                 part = target.graph.create_node(
-                    "call_function", python.getitem, (result, k), name=plain(output, "value")
+                    "call_function", python.getitem, (result, k), name=identifier(output, "value")
                 )
                 scope.define(output, part)
 
@@ -470,8 +470,8 @@ class Reader:
         held = scope.held(name)
         made = None
         if held is not None:
-            known = held.as_ints()
-            made = None if known is None else (known, held.tensor.ndim)
+            ints = held.as_ints()
+            made = None if ints is None else (ints, held.tensor.ndim)
         elif name in scope.makers and depth < _DEEPEST:
             made = self.computed_numbers(scope, name, depth)
         scope.numbers[name] = made
@@ -490,7 +490,7 @@ class Reader:
         rank = rule.rank(ranks, args)
         if rank > 1:
             return None
-        hint = f"{plain(name, 'value')}_numbers"
+        hint = f"{identifier(name, 'value')}_numbers"
         made = scope.target.graph.create_node("call_function", rule.function, tuple(args), kwargs, hint)
         return made, rank
 
@@ -505,17 +505,20 @@ class Reader:
         kwargs: dict[str, Any] = {}
         bodies: list[Module] = []
         for name, a in attributes.items():
-            known = result.attributes.get(name)
-            if known is None:
+            attribute = result.attributes.get(name)
+            if attribute is None:
                 raise OnnxLoadError(f"the attribute '{name}' is not known")
-            got, wanted = _KINDS.get(a.type, str(a.type)), "int" if known.kind == "dtype" else known.kind
+            got, wanted = (
+                _KINDS.get(a.type, str(a.type)),
+                "int" if attribute.kind == "dtype" else attribute.kind,
+            )
             if got != wanted:
                 raise OnnxFormatError(f"the attribute '{name}' must be of the kind {wanted}, and is {got}")
-            kwargs[name] = self.option(known.kind, name, a, scope, opsets)
-        for name, known in result.attributes.items():
-            if known.required and name not in kwargs:
+            kwargs[name] = self.option(attribute.kind, name, a, scope, opsets)
+        for name, attribute in result.attributes.items():
+            if attribute.required and name not in kwargs:
                 raise OnnxFormatError(f"the attribute '{name}' is missing")
-            if known.kind == "graph":
+            if attribute.kind == "graph":
                 bodies.append(kwargs[name])
         return kwargs, bodies
 

@@ -80,17 +80,17 @@ def _weights(model: Any) -> dict[str, TensorBase]:
 
 def _outputs(result: Any) -> list[TensorBase]:
     """The tensors of a result, flattened; None is left out, as it is in PyTorch."""
-    found = []
+    tensors = []
     for path, x in tree_flatten_with_path(result)[0]:
         if isinstance(x, TensorBase):
-            found.append(x)
+            tensors.append(x)
         elif x is not None:
             raise OnnxExporterError(
                 f"onnx.export(): the model returns a {type(x).__name__} (at {''.join(map(str, path)) or 'its result'}), which is no tensor"
             )
-    if not found:
+    if not tensors:
         raise OnnxExporterError("onnx.export(): the model returns no tensor")
-    return found
+    return tensors
 
 
 def input_names(model: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:

@@ -26,18 +26,18 @@ At = Callable[[Mapping[str, int]], Model]
 def unified(at: At, axes: Axes, tensors: Sequence[TensorBase], names: Sequence[str]) -> Model:
     """The model that `at` writes for given sizes, with the sizes as names."""
     assignments, models = _recorded(at, axes, axes.own(tensors))
-    whole = models[0]
+    result = models[0]
     for model, changed in zip(models[1:], assignments[1:]):
-        _check_same(whole, model, assignments[0], changed)
-    _Sizes(whole, models, assignments, axes, names).replace()
-    for k, (value, sizes) in enumerate(whole.inputs):
+        _check_same(result, model, assignments[0], changed)
+    _Sizes(result, models, assignments, axes, names).replace()
+    for k, (value, sizes) in enumerate(result.inputs):
         labels = {d: label for label, places in axes.dims.items() for j, d in places if j == k}
-        whole.inputs[k] = value, [labels.get(d, n) for d, n in enumerate(sizes)]
-    whole.outputs = [
+        result.inputs[k] = value, [labels.get(d, n) for d, n in enumerate(sizes)]
+    result.outputs = [
         (value, _named(k, [m.outputs[k][1] for m in models], assignments))
-        for k, (value, _) in enumerate(whole.outputs)
+        for k, (value, _) in enumerate(result.outputs)
     ]
-    return whole
+    return result
 
 
 def _recorded(at: At, axes: Axes, own: dict[str, int]) -> tuple[list[dict[str, int]], list[Model]]:
@@ -63,13 +63,13 @@ def _recorded(at: At, axes: Axes, own: dict[str, int]) -> tuple[list[dict[str, i
         if error is not None:
             raise error
     for name in own:
-        found, failed = 0, None
+        changed, failed = 0, None
         for n in _others(begin[name], axes, name):
             failed = attempt({**begin, name: n}) or failed
-            found = sum(a[name] != begin[name] for a in assignments)
-            if found == 2:
+            changed = sum(a[name] != begin[name] for a in assignments)
+            if changed == 2:
                 break
-        if found == 0:
+        if changed == 0:
             raise OnnxExporterError(
                 f"onnx.export(): the model does not run with another size '{name}' than {begin[name]}: {failed}"
             ) from failed
@@ -118,14 +118,14 @@ def _check_same(a: Model, b: Model, of_a: Mapping[str, int], of_b: Mapping[str, 
 
 def _named(k: int, shapes: Sequence[Sequence[int]], assignments: Sequence[Mapping[str, int]]) -> list[Any]:
     """The sizes of an output: numbers, names of sizes of inputs, or names of their own."""
-    found: list[Any] = []
+    names: list[Any] = []
     for d, sizes in enumerate(zip(*shapes)):
         if len(set(sizes)) == 1:
-            found.append(sizes[0])
+            names.append(sizes[0])
             continue
         same = [s for s in assignments[0] if all(a[s] == n for a, n in zip(assignments, sizes))]
-        found.append(same[0] if same else f"output_{k}_dim_{d}")
-    return found
+        names.append(same[0] if same else f"output_{k}_dim_{d}")
+    return names
 
 
 class _Sizes:
@@ -133,13 +133,13 @@ class _Sizes:
 
     def __init__(
         self,
-        whole: Model,
+        model: Model,
         models: Sequence[Model],
         assignments: Sequence[Mapping[str, int]],
         axes: Axes,
         names: Sequence[str],
     ) -> None:
-        self.whole, self.models, self.names = whole, models, names
+        self.model, self.models, self.names = model, models, names
         self.sizes = {s: tuple(a[s] for a in assignments) for s in assignments[0]}
         self.places = {s: axes.dims[s][0] for s in self.sizes}
         self.made: dict[Any, str] = {}
@@ -151,13 +151,13 @@ class _Sizes:
         """Go over the nodes, and put what computes a constant before the first that reads it."""
         differing = {
             name
-            for name in self.whole.constants
-            if name not in self.whole.weights
-            and any(not _equal(m.constants[name], self.whole.constants[name]) for m in self.models)
+            for name in self.model.constants
+            if name not in self.model.weights
+            and any(not _equal(m.constants[name], self.model.constants[name]) for m in self.models)
         }
         self.makers = self._within()
         nodes: list[Node] = []
-        for node in self.whole.nodes:
+        for node in self.model.nodes:
             for position, name in enumerate(node.inputs):
                 if name in differing:
                     reshapes = node.kind == "Reshape" and position == 1
@@ -167,24 +167,24 @@ class _Sizes:
                 node.rename({n: self.computed(n, False, node, nodes) for n in within})
             nodes.append(node)
             self.seen.update(node.outputs)
-        self.whole.nodes = [*self.head, *nodes]
+        self.model.nodes = [*self.head, *nodes]
 
     def _within(self) -> dict[tuple[int, ...], list[tuple[str, int]]]:
         """By sizes in the models: the values within the graph, and their dimensions, that have them."""
-        found: dict[tuple[int, ...], list[tuple[str, int]]] = {}
+        steps: dict[tuple[int, ...], list[tuple[str, int]]] = {}
         self.seen: set[str] = set()
-        for name, shape in self.whole.shapes.items():
+        for name, shape in self.model.shapes.items():
             others = [m.shapes.get(name) for m in self.models]
             if any(o is None or len(o) != len(shape) for o in others):
                 continue
             for d in range(len(shape)):
-                found.setdefault(tuple(o[d] for o in others), []).append((name, d))  # type: ignore[index]
-        return found
+                steps.setdefault(tuple(o[d] for o in others), []).append((name, d))  # type: ignore[index]
+        return steps
 
     def computed(self, name: str, reshapes: bool, node: Node, nodes: list[Node]) -> str:
         """The name of what computes a constant."""
         arrays = [m.constants[name] for m in self.models]
-        dtype = self.whole.dtypes[name]
+        dtype = self.model.dtypes[name]
         if len({a.shape for a in arrays}) > 1 or arrays[0].ndim > 1:
             raise OnnxExporterError(
                 f"onnx.export(): {node.kind} reads a table that is as large as a size that varies {[a.shape for a in arrays]}"
@@ -204,7 +204,7 @@ class _Sizes:
     def reshaped(self, columns: list[tuple[int, ...]], nodes: list[Node]) -> list[str]:
         """The sizes of a new shape; one that is not known follows from the others."""
         varying = [k for k, c in enumerate(columns) if len(set(c)) > 1]
-        exact = {k: self.found(columns[k], nodes) for k in varying}
+        exact = {k: self.lookup(columns[k], nodes) for k in varying}
         unknown = [k for k in varying if exact[k] is None]
         if len(unknown) > 1:
             self.refuse(columns[unknown[0]], "Reshape")
@@ -216,10 +216,10 @@ class _Sizes:
     def part(self, column: tuple[int, ...], node: Node, nodes: list[Node]) -> str:
         if len(set(column)) == 1:
             return self.line([column[0]])
-        found = self.found(column, nodes)
-        if found is None:
+        name = self.lookup(column, nodes)
+        if name is None:
             self.refuse(column, node.kind)
-        return found  # type: ignore[return-value]
+        return name  # type: ignore[return-value]
 
     def refuse(self, column: tuple[int, ...], kind: str) -> None:
         said = ", ".join(f"{s} = {v}" for s, v in self.sizes.items())
@@ -229,14 +229,14 @@ class _Sizes:
         )
 
     # --- ints ------------------------------
-    def found(self, column: tuple[int, ...], nodes: list[Node]) -> str | None:
+    def lookup(self, column: tuple[int, ...], nodes: list[Node]) -> str | None:
         """A line of one int64 that is that in all recordings."""
         for s, values in self.sizes.items():
             if values == column:
                 return self.size(s)
         for s, values in self.sizes.items():
-            if (found := self._with(s, values, column)) is not None:
-                return found
+            if (with_other := self._with(s, values, column)) is not None:
+                return with_other
         for name, d in self.makers.get(column, ()):
             if name in self.seen:
                 return self.of_value(name, d, nodes)
@@ -262,10 +262,10 @@ class _Sizes:
                 if all(c % p == 0 for c, p in zip(column, products)):
                     factors = {c // p for c, p in zip(column, products)}
                     if len(factors) == 1:
-                        found = self.size(chosen[0])
+                        product = self.size(chosen[0])
                         for s in chosen[1:]:
-                            found = self.of_inputs("Mul", [found, self.size(s)])
-                        return self._times(found, factors.pop())
+                            product = self.of_inputs("Mul", [product, self.size(s)])
+                        return self._times(product, factors.pop())
         for a, b in itertools.combinations(self.sizes, 2):
             rest = {c - x - y for c, x, y in zip(column, self.sizes[a], self.sizes[b])}
             if len(rest) == 1:
@@ -332,7 +332,7 @@ class _Sizes:
     def keep(self, array: np.ndarray, dtype: str) -> str:
         self.count += 1
         name = f"dim_{self.count}"
-        self.whole.constants[name], self.whole.dtypes[name] = array, dtype
+        self.model.constants[name], self.model.dtypes[name] = array, dtype
         return name
 
 

@@ -69,14 +69,14 @@ class Graph:
 def registered(operation: Any, opset: int) -> Callable[..., Any] | None:
     """The form that was registered for an operation of a program, as declared forms are; None where there is none."""
     name = getattr(operation, "_qualname", None)
-    versions = [version for known, version in _forms if known == name and version <= opset]
+    versions = [version for other, version in _forms if other == name and version <= opset]
     if not versions:
         return None
     function = _forms[name, max(versions)]  # type: ignore[index]
 
     def form(g: Writer, *args: Any, **kwargs: Any) -> list[Value]:
-        found = function(Graph(g), *args, **kwargs)
-        made = [found] if isinstance(found, Value) else list(found)
+        returned = function(Graph(g), *args, **kwargs)
+        made = [returned] if isinstance(returned, Value) else list(returned)
         for value, result in zip(made, g.results, strict=True):
             value.dtype = g.dtypes[value.name] = result.dtype
         return made

@@ -45,10 +45,10 @@ def parsed(message: Callable[[], M], data: memoryview, depth: int = 0) -> M:
     made = message()
     fields = _fields(message)  # type: ignore[arg-type]
     for number, wire, value in _records(data):
-        known = fields.get(number)
-        if known is None:
+        field = fields.get(number)
+        if field is None:
             continue
-        name, kind, repeated = known
+        name, kind, repeated = field
         if not isinstance(kind, str):
             _expect(wire, _BYTES, message, name)
             item = parsed(kind(), value, depth + 1)

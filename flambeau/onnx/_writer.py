@@ -162,9 +162,9 @@ class Writer:
         """The results of an operator: one value, or a tuple of several; `dtype` where it is not that of the first input."""
         first = [x for x in inputs if isinstance(x, Value)]
         like = first[1] if kind == "Where" and len(first) > 1 else first[0] if first else None
-        given = ["" if x is None else self.value(x, like).name for x in inputs]
-        while given and not given[-1]:  # left out at the end
-            given.pop()
+        input_names = ["" if x is None else self.value(x, like).name for x in inputs]
+        while input_names and not input_names[-1]:  # left out at the end
+            input_names.pop()
         names = [self.name(kind) for _ in range(outputs)]
         if dtype is None:
             if kind in _BOOLEAN:
@@ -173,7 +173,9 @@ class Writer:
                 dtype = "int64"
             else:
                 dtype = "int64" if like is None else like.dtype
-        self.nodes.append(Node(kind, given, names, {k: v for k, v in attributes.items() if v is not None}))
+        self.nodes.append(
+            Node(kind, input_names, names, {k: v for k, v in attributes.items() if v is not None})
+        )
         for n in names:
             self.dtypes[n] = dtype
         made = [Value(n, dtype, None if shape is None else tuple(shape)) for n in names]
@@ -328,8 +330,8 @@ class Writer:
     def scatter(self, x: Value, at: Any, source: Value, reduction: str | None = None) -> Value:
         """`x` with the elements of `source` at those places of its elements in a row."""
         places = self.flat(at) if isinstance(at, Value) else at.reshape(-1).astype(np.int64)
-        given = self.flat(x), places, self.flat(source)
-        result = self.op("ScatterElements", *given, axis=0, reduction=reduction)
+        inputs = self.flat(x), places, self.flat(source)
+        result = self.op("ScatterElements", *inputs, axis=0, reduction=reduction)
         return self.reshape(result, x.shape or ())
 
     def loop(

@@ -191,15 +191,15 @@ def _drawn(times: list[int], sizes: list[int], device: str) -> str:
     """A page with the sizes as steps over time."""
     width, height = 1000, 300
     most, first = max(sizes, default=0), min(times, default=0)
-    whole = max(max(times, default=0) - first, 1)
+    span = max(max(times, default=0) - first, 1)
     points: list[str] = []
     level = float(height)
     for at, size in zip(times, sizes):
-        x = width * (at - first) / whole
+        x = width * (at - first) / span
         points.append(f"{x:.1f},{level:.1f}")
         level = height - height * size / max(most, 1)
         points.append(f"{x:.1f},{level:.1f}")
     return (
-        f"<!doctype html><title>Memory on {device}</title><p>Memory on {device}: at most {most} bytes, over {whole / 1e6:.3f} ms</p>"
+        f"<!doctype html><title>Memory on {device}</title><p>Memory on {device}: at most {most} bytes, over {span / 1e6:.3f} ms</p>"
         f'<svg viewBox="0 0 {width} {height}" width="100%"><polyline fill="none" stroke="black" points="{" ".join(points)}"/></svg>\n'
     )

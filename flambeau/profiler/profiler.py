@@ -164,11 +164,11 @@ def tensorboard_trace_handler(
     return handler
 
 
-def _activities(given: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
+def _activities(activities: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
     """What to record; where nothing is said, everything that happens, without asking any driver."""
-    if given is None:
+    if activities is None:
         return frozenset(ProfilerActivity)
-    result = frozenset(given)
+    result = frozenset(activities)
     for activity in result:
         if not isinstance(activity, ProfilerActivity):
             raise TypeError(

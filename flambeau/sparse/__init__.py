@@ -332,7 +332,7 @@ def _copied(name: str) -> _Any:
     return copied
 
 
-def _converted(text: str, layout: str, wanted: str, refused: str, given: str = "") -> tuple[str, str]:
+def _converted(text: str, layout: str, wanted: str, refused: str, arguments: str = "") -> tuple[str, str]:
     """The docstring of a conversion."""
     return (
         f"""The same elements {text}.
@@ -345,7 +345,7 @@ def _converted(text: str, layout: str, wanted: str, refused: str, given: str = "
 
     >>> import flambeau
     >>> flambeau.eye(2).""",
-        f"""({given}).layout
+        f"""({arguments}).layout
     flambeau.{layout}
     """,
     )

@@ -103,8 +103,8 @@ def _onto(dense: TensorBase, x: SparseTensor, alpha: Any) -> TensorBase:
     """dense + alpha * x, as a new tensor."""
     kind = promote_types(dense.dtype, x.dtype)
     if tape.tracked(dense) or tape.tracked(x):
-        whole = x.to_dense()
-        return dense + (whole if alpha == 1 else whole * alpha)
+        dense_x = x.to_dense()
+        return dense + (dense_x if alpha == 1 else dense_x * alpha)
     return _add_into(dense.to(kind, copy=True), x, alpha)
 
 
@@ -128,7 +128,7 @@ def _add_(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         result = _add(input, other, alpha=alpha)
         if not isinstance(result, SparseTensor):
             return result
-        return input._become(_kept(result, input), "add_")
+        return input._become(_in_dtype_of(result, input), "add_")
     return _add_into(input, other, alpha)  # type: ignore[arg-type]
 
 
@@ -152,7 +152,7 @@ def _mul(input: Any, other: Any) -> Any:
         return sparse(input._pattern, values_of(input) * other)
     if not isinstance(other, SparseTensor):
         return sparse(
-            input._pattern, values_of(input) * values_at(_spread("mul", other, input), input._pattern)
+            input._pattern, values_of(input) * values_at(_broadcast("mul", other, input), input._pattern)
         )
     same_size("mul", input, other)
     if input.layout is not other.layout:
@@ -175,13 +175,13 @@ def _mul(input: Any, other: Any) -> Any:
         return sparse(Coordinates(a._pattern.at[:, :0], a.shape, True), none)
     keys, others = a._pattern.keys(), b._pattern.keys()
     place = published("")["searchsorted"](others, keys).clamp(max=others.shape[0] - 1)
-    kept = (others.index_select(0, place) == keys).nonzero().reshape(-1)
-    pattern = Coordinates(a._pattern.at.index_select(1, kept), a.shape, True)
-    matched = place.index_select(0, kept)
-    return sparse(pattern, values_of(a).index_select(0, kept) * values_of(b).index_select(0, matched))
+    matching = (others.index_select(0, place) == keys).nonzero().reshape(-1)
+    pattern = Coordinates(a._pattern.at.index_select(1, matching), a.shape, True)
+    matched = place.index_select(0, matching)
+    return sparse(pattern, values_of(a).index_select(0, matching) * values_of(b).index_select(0, matched))
 
 
-def _spread(name: str, dense: TensorBase, x: SparseTensor) -> TensorBase:
+def _broadcast(name: str, dense: TensorBase, x: SparseTensor) -> TensorBase:
     """A dense tensor broadcast to a sparse one's shape."""
     ahead = (1,) * (x.ndim - dense.ndim) + tuple(dense.shape)
     if len(ahead) != x.ndim or any(a not in (1, b) for a, b in zip(ahead, x.shape)):
@@ -195,10 +195,10 @@ def _spread(name: str, dense: TensorBase, x: SparseTensor) -> TensorBase:
 def _mul_(input: Any, other: Any) -> Any:
     if not isinstance(input, SparseTensor):
         raise _dense_with("mul_", input, other)
-    return input._become(_kept(_mul(input, other), input), "mul_")
+    return input._become(_in_dtype_of(_mul(input, other), input), "mul_")
 
 
-def _kept(result: Any, into: SparseTensor) -> Any:
+def _in_dtype_of(result: Any, into: SparseTensor) -> Any:
     """A result in the dtype of what it is written to, where that may be."""
     if result.dtype != into.dtype and can_cast(result.dtype, into.dtype):
         return result.to(into.dtype)
@@ -223,7 +223,7 @@ def _div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
 def _div_(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     if not isinstance(input, SparseTensor):
         raise _dense_with("div_", input, other)
-    return input._become(_kept(_div(input, other, rounding_mode=rounding_mode), input), "div_")
+    return input._become(_in_dtype_of(_div(input, other, rounding_mode=rounding_mode), input), "div_")
 
 
 @overrides("floor_divide")

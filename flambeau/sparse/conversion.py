@@ -66,10 +66,10 @@ def _dense(x: SparseTensor, values: TensorBase) -> TensorBase:
     rest = [*pattern.block, *pattern.size[n + 2 :]]
     at = Coordinates(pattern.coordinates(), grid, True).keys()
     flat = values.new_zeros([math.prod(grid), *rest])
-    whole = flat.index_add(0, at, values.reshape([at.shape[0], *rest])).reshape([*grid, *rest])
+    output = flat.index_add(0, at, values.reshape([at.shape[0], *rest])).reshape([*grid, *rest])
     if pattern.block:
-        whole = whole.transpose(n + 1, n + 2)
-    return whole.reshape(pattern.size)
+        output = output.transpose(n + 1, n + 2)
+    return output.reshape(pattern.size)
 
 
 # --- from dense ------------------------------
@@ -212,8 +212,8 @@ def to_compressed(x: Any, layout: Any, block: Any) -> SparseTensor:
             f"{who}(): expected a tensor of at least 2 sparse dimensions, got {source.sparse_dim}"
         )
     block = _blocks(who, layout, block, source.size[n : n + 2])
-    whole = coalesce(to_coordinates(x))
-    at, values, size = whole._pattern.at, values_of(whole), whole._pattern.size
+    coalesced = coalesce(to_coordinates(x))
+    at, values, size = coalesced._pattern.at, values_of(coalesced), coalesced._pattern.size
     if not block:
         return _compressed(who, layout, at, values, size, n, ())
     high, wide = block
@@ -240,18 +240,18 @@ def coalesce(x: SparseTensor) -> SparseTensor:
     pattern = x._pattern
     if pattern.coalesced:
         return x
-    whole, order, starts = pattern.sorted()
+    sorted_pattern, order, starts = pattern.sorted()
     values = values_of(x)
     if order is None or starts is None:
-        return sparse(Coordinates(whole.at, pattern.size, True), values)
+        return sparse(Coordinates(sorted_pattern.at, pattern.size, True), values)
     if values.dtype.name in FAST and values.device.type == "cpu":
         result = sparse_rows.sum_runs(order, starts, values.detach().contiguous())
         if tape.tracked(values):
             # `tape.record`: an operand is a pattern of places, which is no argument that modes could be shown
             tape.record("CoalesceBackward", _to_each, (values,), result, (), (pattern,))
-        return sparse(whole, result)
-    zeros = values.new_zeros([whole.at.shape[1], *values.shape[1:]])
-    return sparse(whole, zeros.index_add(0, pattern.group(), values))
+        return sparse(sorted_pattern, result)
+    zeros = values.new_zeros([sorted_pattern.at.shape[1], *values.shape[1:]])
+    return sparse(sorted_pattern, zeros.index_add(0, pattern.group(), values))
 
 
 def _to_each(grad: TensorBase, pattern: Coordinates) -> tuple:

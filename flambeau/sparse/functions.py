@@ -264,11 +264,11 @@ def as_sparse_gradcheck(gradcheck: Any) -> Any:
     """
 
     def checked(func: Any, inputs: Any, masked: bool = True, **options: Any) -> Any:
-        given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-        patterns = [x._pattern if isinstance(x, SparseTensor) else None for x in given]
+        operands = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        patterns = [x._pattern if isinstance(x, SparseTensor) else None for x in operands]
         flat = [
             x if p is None else x._held.clone().requires_grad_(x.requires_grad)
-            for x, p in zip(given, patterns)
+            for x, p in zip(operands, patterns)
         ]
 
         def of_values(*values: Any) -> Any:

@@ -98,9 +98,9 @@ def checked(indices: TensorBase, values: TensorBase, size: Any, look: bool = Tru
             f"{who}(): indices and values must have same nnz, but got nnz from indices: {nnz}, nnz from values: "
             f"{values.shape[0] if values.ndim else 'none (a number)'}"
         )
-    known = nnz > 0 and not indices.is_meta and (look or size is None)
-    least = indices.amin(1).tolist() if known else [0] * sparse_dim
-    most = indices.amax(1).tolist() if known else [-1] * sparse_dim
+    has_values = nnz > 0 and not indices.is_meta and (look or size is None)
+    least = indices.amin(1).tolist() if has_values else [0] * sparse_dim
+    most = indices.amax(1).tolist() if has_values else [-1] * sparse_dim
     if min(least, default=0) < 0:
         raise RuntimeError(f"{who}(): found negative index {min(least)} for dim {least.index(min(least))}")
     if size is None:

@@ -83,15 +83,15 @@ class Pattern:
 
     >>> import flambeau
     >>> pattern = flambeau.eye(2).to_sparse()._pattern
-    >>> pattern.kept("sum", lambda: pattern.at.sum()) is pattern.kept("sum", lambda: None)
+    >>> pattern.cached("sum", lambda: pattern.at.sum()) is pattern.cached("sum", lambda: None)
     True
     """
 
-    __slots__ = ("_kept", "layout", "size")
+    __slots__ = ("_cached", "layout", "size")
 
     layout: Any
     size: tuple[int, ...]
-    _kept: dict[str, tuple]
+    _cached: dict[str, tuple]
 
     def version(self) -> int:
         """Goes up with every write to the indices."""
@@ -101,12 +101,12 @@ class Pattern:
         """Whether the other lists the same places in the same order; tells so of sorted coordinates and compressed ones alone."""
         return self is other
 
-    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+    def cached(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` returned when the indices were what they are."""
         now = self.version()
-        result = self._kept.get(name)
+        result = self._cached.get(name)
         if result is None or result[0] != now:
-            result = self._kept[name] = now, make()
+            result = self._cached[name] = now, make()
         return result[1]
 
 
@@ -122,7 +122,7 @@ class Coordinates(Pattern):
     __slots__ = ("at", "coalesced")
 
     def __init__(self, at: TensorBase, size: Sequence[int], coalesced: bool):
-        self.layout, self.at, self.size, self._kept = formats.sparse_coo, at, tuple(size), {}
+        self.layout, self.at, self.size, self._cached = formats.sparse_coo, at, tuple(size), {}
         self.coalesced = coalesced or at.shape[1] < 2
 
     def version(self) -> int:
@@ -171,7 +171,7 @@ class Coordinates(Pattern):
 
     def sorted(self) -> tuple[Coordinates, TensorBase | None, TensorBase | None]:
         """The places sorted, each once, as `sparse_rows.coalesced` tells them: a pattern, order and starts."""
-        return self.kept("sorted", self._sorted)
+        return self.cached("sorted", self._sorted)
 
     def _sorted(self) -> tuple:
         if self.coalesced:
@@ -189,11 +189,11 @@ class Coordinates(Pattern):
 
     def group(self) -> TensorBase:
         """Which place of the sorted pattern each place is."""
-        return self.kept("group", self._group)
+        return self.cached("group", self._group)
 
     def _group(self) -> TensorBase:
-        whole, order, starts = self.sorted()
-        numbers = arange(whole.at.shape[1], device=self.at.device)
+        sorted_pattern, order, starts = self.sorted()
+        numbers = arange(sorted_pattern.at.shape[1], device=self.at.device)
         if order is None or starts is None:
             return numbers
         counts = starts[1:] - starts[:-1]
@@ -205,7 +205,7 @@ class Coordinates(Pattern):
 
     def rows(self) -> tuple[Rows | None, TensorBase | None]:
         """A matrix's places row by row, and the entry that each is (None where that is their order); None for no matrix."""
-        return self.kept("rows", self._rows)
+        return self.cached("rows", self._rows)
 
     def _rows(self) -> tuple:
         return _by_rows(self.at, *self.size) if len(self.size) == self.sparse_dim == 2 else (None, None)
@@ -242,7 +242,7 @@ class Compressed(Pattern):
         block: tuple[int, ...] = (),
     ):
         self.layout, self.starts, self.places, self.block = layout, starts, places, block
-        self.size, self._kept = tuple(size), {}
+        self.size, self._cached = tuple(size), {}
 
     def version(self) -> int:
         return sparse_rows.writes(self.starts) + sparse_rows.writes(self.places)
@@ -300,7 +300,7 @@ class Compressed(Pattern):
 
     def coordinates(self) -> TensorBase:
         """All indices of each element or block, batches one after another: (batch dimensions + 2, listed), int64."""
-        return self.kept("coordinates", self._coordinates)
+        return self.cached("coordinates", self._coordinates)
 
     def _coordinates(self) -> TensorBase:
         lengths, listed = self.starts.shape[:-1], self.places.shape[-1]
@@ -322,7 +322,7 @@ class Compressed(Pattern):
 
     def rows(self) -> tuple[Rows | None, TensorBase | None]:
         """A matrix's places row by row, and the element that each is (None where that is their order); None for no matrix."""
-        return self.kept("rows", self._rows)
+        return self.cached("rows", self._rows)
 
     def _rows(self) -> tuple:
         if len(self.size) != 2:

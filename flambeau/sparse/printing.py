@@ -44,14 +44,14 @@ def text(x: Any) -> str:
         description.append("requires_grad=True")
     if in_coordinates:
         return f"tensor({(',' + chr(10) + ' ' * 7).join([*lines, ', '.join(description)])})"
-    whole = f"tensor({(',' + chr(10) + ' ' * 7).join(lines)}"
-    column = len(whole) - whole.rfind("\n") + 1
+    shown = f"tensor({(',' + chr(10) + ' ' * 7).join(lines)}"
+    column = len(shown) - shown.rfind("\n") + 1
     for word in description:
         if column + len(word) + 2 > WIDTH:
-            whole, column = f"{whole},\n{' ' * 7}{word}", 7 + len(word)
+            shown, column = f"{shown},\n{' ' * 7}{word}", 7 + len(word)
         else:
-            whole, column = f"{whole}, {word}", column + len(word) + 2
-    return whole + ")"
+            shown, column = f"{shown}, {word}", column + len(word) + 2
+    return shown + ")"
 
 
 def _part(name: str, part: Any) -> str:

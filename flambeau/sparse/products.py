@@ -225,8 +225,10 @@ def _bmm(input: Any, mat2: Any, *, name: str = "bmm") -> TensorBase:
     _need_one_dtype(name, x, mat2)
     (batch, high, wide), at = x.shape, x._pattern.at
     together = _stack([at[0] * high + at[1], at[0] * wide + at[2]])
-    whole = sparse(Coordinates(together, (batch * high, batch * wide), x._pattern.coalesced), values_of(x))
-    return by_dense(name, whole, mat2.reshape(batch * wide, -1)).reshape(batch, high, mat2.shape[2])
+    block_diagonal = sparse(
+        Coordinates(together, (batch * high, batch * wide), x._pattern.coalesced), values_of(x)
+    )
+    return by_dense(name, block_diagonal, mat2.reshape(batch * wide, -1)).reshape(batch, high, mat2.shape[2])
 
 
 def _scaled(product: Any, input: Any, beta: Any, alpha: Any) -> Any:

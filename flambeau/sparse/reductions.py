@@ -12,9 +12,9 @@ from .unary import once
 
 
 def _dims(name: str, x: TensorBase, dim: Any) -> tuple[int, ...]:
-    given = (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
     result = []
-    for d in given:
+    for d in dims:
         if not -x.ndim <= d < max(x.ndim, 1):
             raise IndexError(
                 f"{name}(): Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got {d})"

@@ -173,10 +173,10 @@ def _slice(input: SparseTensor, dim: int, start: int, stop: int, step: int) -> S
     within = (row >= start) & (row < stop)
     if step > 1:
         within &= (row - start).remainder(step) == 0
-    kept = within.nonzero().reshape(-1)
-    at = pattern.at.index_select(1, kept)
+    inside = within.nonzero().reshape(-1)
+    at = pattern.at.index_select(1, inside)
     at[dim] = (at[dim] - start).div(step, rounding_mode="floor")
-    return sparse(Coordinates(at, size, pattern.coalesced), values_of(input).index_select(0, kept))
+    return sparse(Coordinates(at, size, pattern.coalesced), values_of(input).index_select(0, inside))
 
 
 @overrides("select")
@@ -202,11 +202,11 @@ def _select(input: SparseTensor, dim: int, index: int) -> TensorBase:
     size = (*pattern.size[:dim], *pattern.size[dim + 1 :])
     if dim >= n:
         return sparse(pattern.sized(size), values.select(dim - n + 1, index))
-    kept = (pattern.at[dim] == index).nonzero().reshape(-1)
-    values = values.index_select(0, kept)
+    matching = (pattern.at[dim] == index).nonzero().reshape(-1)
+    values = values.index_select(0, matching)
     if n == 1:
         return values.sum(0)
-    at = pattern.at.index_select(1, kept)
+    at = pattern.at.index_select(1, matching)
     left = _cat([at[:dim], at[dim + 1 :]])
     return sparse(Coordinates(left, size, pattern.coalesced), values)
 
@@ -304,8 +304,8 @@ def _cat_sparse(tensors: Sequence[Any], dim: int = 0) -> SparseTensor:
             )
     if type(first._pattern) is not Coordinates:
         block = first._pattern.block or None
-        whole = _cat_sparse([to_coordinates(x) for x in parts], dim)
-        return to_compressed(whole, first.layout, block)
+        joined = _cat_sparse([to_coordinates(x) for x in parts], dim)
+        return to_compressed(joined, first.layout, block)
     n = first.sparse_dim()
     if any(x.sparse_dim() != n for x in parts):
         raise RuntimeError("cat(): expected sparse tensors of the same sparse_dim")

@@ -77,16 +77,16 @@ def refusal(name: str, args: Iterable[Any]) -> NotImplementedError:
     )
 
 
-def need_tensor(who: str, label: str, place: int, given: Any) -> None:
+def need_tensor(who: str, label: str, place: int, value: Any) -> None:
     """TypeError where an argument is no tensor.
 
     >>> import flambeau
     >>> from flambeau.sparse.tensors import need_tensor
     >>> need_tensor("native_norm", "input", 1, flambeau.ones(1))
     """
-    if not isinstance(given, TensorBase):
+    if not isinstance(value, TensorBase):
         raise TypeError(
-            f"{who}(): argument '{label}' (position {place}) must be Tensor, not {type(given).__name__}"
+            f"{who}(): argument '{label}' (position {place}) must be Tensor, not {type(value).__name__}"
         )
 
 

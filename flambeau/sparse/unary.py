@@ -43,13 +43,13 @@ def keeps_zeros(op: Any, dtype: Any, args: tuple, kwargs: dict) -> bool:
     >>> keeps_zeros(flambeau.clamp, flambeau.float32, (-1.0, 1.0), {}), keeps_zeros(flambeau.clamp, flambeau.float32, (1.0,), {})
     (True, False)
     """
-    known = None if args or kwargs else _zero_of_zero.get((op, dtype))
-    if known is None:
+    cached = None if args or kwargs else _zero_of_zero.get((op, dtype))
+    if cached is None:
         result = op(zeros((), dtype=dtype), *args, **kwargs)
-        known = isinstance(result, TensorBase) and bool(result == 0)
+        cached = isinstance(result, TensorBase) and bool(result == 0)
         if not (args or kwargs):
-            _zero_of_zero[op, dtype] = known
-    return known
+            _zero_of_zero[op, dtype] = cached
+    return cached
 
 
 def of_each(op: Any, input: Any, *args: Any, **kwargs: Any) -> SparseTensor:

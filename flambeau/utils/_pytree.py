@@ -58,8 +58,8 @@ class _Nodes(MutableMapping):
         return NodeDef(kind, flatten, node.unflatten, with_keys)
 
     def __setitem__(self, kind: Any, node: NodeDef) -> None:
-        known = _trees._NODES.get(kind)
-        _trees._enter(NodeDef(kind, *node[1:]), *(() if known is None else known[2:5]))
+        entry = _trees._NODES.get(kind)
+        _trees._enter(NodeDef(kind, *node[1:]), *(() if entry is None else entry[2:5]))
 
     def __delitem__(self, kind: Any) -> None:
         _deregister_pytree_node(kind)

@@ -114,19 +114,19 @@ def _memory(x: Any) -> int | None:
     return x.untyped_storage()._address() or None
 
 
-class _Kept:
+class _CachedCall:
     """The result of a call, what the tape saved of it, and where the generators stood behind it."""
 
     def __init__(self, out: Any, saved: list[TensorBase], args: tuple, kwargs: dict) -> None:
         self.out = tree_map(_Value, out)
         self.random: Any = None
-        given = tree_leaves((args, kwargs))
-        self.saved = [self._recipe(t, given) for t in saved]
+        inputs = tree_leaves((args, kwargs))
+        self.saved = [self._recipe(t, inputs) for t in saved]
 
     @staticmethod
-    def _recipe(t: TensorBase, given: list[Any]) -> tuple:
+    def _recipe(t: TensorBase, inputs: list[Any]) -> tuple:
         """An argument, or a view of one, is taken from the arguments of the second call; only what the first one computed is kept."""
-        for i, a in enumerate(given):
+        for i, a in enumerate(inputs):
             if a is t:
                 return i, None
             where = _memory(a)
@@ -135,16 +135,16 @@ class _Kept:
         return None, t.detach()
 
     def saved_with(self, args: tuple, kwargs: dict) -> list[TensorBase]:
-        given = tree_leaves((args, kwargs))
+        inputs = tree_leaves((args, kwargs))
         result = []
         for i, how in self.saved:
             if i is None:
                 result.append(how)
             elif how is None:
-                result.append(given[i])
+                result.append(inputs[i])
             else:
                 size, stride, ahead = how
-                result.append(given[i].detach().as_strided(size, stride, given[i].storage_offset() + ahead))
+                result.append(inputs[i].detach().as_strided(size, stride, inputs[i].storage_offset() + ahead))
         return result
 
 
@@ -213,7 +213,7 @@ class _CachingTorchDispatchMode(TorchDispatchMode):
         if policy in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE) and _computes(
             out, args, kwargs
         ):
-            entry = _Kept(out, saved, args, kwargs)
+            entry = _CachedCall(out, saved, args, kwargs)
             if region is not None and region.random.states is not None:
                 states = random_states()
                 description = _fingerprint(states)
@@ -290,8 +290,8 @@ def create_selective_checkpoint_contexts(
     >>> import flambeau
     >>> from flambeau.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
     >>> x, w = flambeau.ones(2, 2, requires_grad=True), flambeau.eye(2)
-    >>> kept = functools.partial(create_selective_checkpoint_contexts, [flambeau.ops.aten.mm.default])
-    >>> out = checkpoint(lambda x: (x @ w).exp(), x, use_reentrant=False, context_fn=kept)
+    >>> contexts = functools.partial(create_selective_checkpoint_contexts, [flambeau.ops.aten.mm.default])
+    >>> out = checkpoint(lambda x: (x @ w).exp(), x, use_reentrant=False, context_fn=contexts)
     >>> out.sum().backward()
     >>> x.grad
     tensor([[2.7183, 2.7183],

@@ -359,9 +359,9 @@ def _kind(tree: Any) -> Any:
 
 def _deregister_pytree_node(cls: type) -> None:
     """Makes objects of a class leaves again.  KeyError for one that is not registered."""
-    known = _NODES.pop(cls, None)
-    name = _NAMED_TUPLES.pop(cls, None) if known is None else known.name
-    if known is None and name is None:
+    entry = _NODES.pop(cls, None)
+    name = _NAMED_TUPLES.pop(cls, None) if entry is None else entry.name
+    if entry is None and name is None:
         raise KeyError(cls)
     if name is not None and _BY_NAME.get(name) is cls:
         del _BY_NAME[name]
@@ -469,10 +469,10 @@ def register_dataclass(
     elif field_names is None:
         field_names = [field.name for field in dataclasses.fields(cls) if field.init]
     else:
-        known = {field.name for field in dataclasses.fields(cls) if field.init} - set(drop_field_names or ())
-        if known != set(field_names):
+        fields = {field.name for field in dataclasses.fields(cls) if field.init} - set(drop_field_names or ())
+        if fields != set(field_names):
             raise ValueError(
-                f"field_names does not include all dataclass fields: {cls.__name__} is made of {sorted(known)}, and "
+                f"field_names does not include all dataclass fields: {cls.__name__} is made of {sorted(fields)}, and "
                 f"field_names are {sorted(field_names)}; what is left out belongs to drop_field_names"
             )
     names = list(field_names)

@@ -145,8 +145,8 @@ def _dumped_namedtuple(cls: type) -> str:
 
 
 def _loaded_namedtuple(name: Any) -> type:
-    for cls, known in _NAMED_TUPLES.items():
-        if known == name:
+    for cls, other in _NAMED_TUPLES.items():
+        if other == name:
             return cls
     raise NotImplementedError(
         f"Can't deserialize TreeSpec of namedtuple class {name} because we couldn't find a serializated name."

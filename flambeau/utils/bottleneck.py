@@ -52,22 +52,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("program", help="the file of a program in Python")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what it is given")
-    given = parser.parse_args(arguments)
-    if not os.path.isfile(given.program):
-        parser.error(f"there is no file {given.program!r}")
-    with open(given.program, "rb") as source:
-        code = compile(source.read(), given.program, "exec")  # its errors, before it is run
+    options = parser.parse_args(arguments)
+    if not os.path.isfile(options.program):
+        parser.error(f"there is no file {options.program!r}")
+    with open(options.program, "rb") as source:
+        code = compile(source.read(), options.program, "exec")  # its errors, before it is run
 
     print("=== Environment ===", get_pretty_env_info(), sep="\n", flush=True)
 
     calls = cProfile.Profile()
-    with _as_main(given.program, given.arguments):
-        calls.runcall(_run, code, given.program)
+    with _as_main(options.program, options.arguments):
+        calls.runcall(_run, code, options.program)
     print(f"=== cProfile: the {ROWS} functions that took longest by themselves ===")
     pstats.Stats(calls, stream=sys.stdout).sort_stats("tottime").print_stats(ROWS)
 
-    with _as_main(given.program, given.arguments), profile(activities=supported_activities()) as operations:
-        _run(code, given.program)
+    with (
+        _as_main(options.program, options.arguments),
+        profile(activities=supported_activities()) as operations,
+    ):
+        _run(code, options.program)
     averages = operations.key_averages()
     keys = ["self_cpu_time_total"]
     if any(event.self_device_time_total for event in averages):

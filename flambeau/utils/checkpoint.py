@@ -175,13 +175,13 @@ def get_device_states(*args: Any) -> tuple[list[int], list[TensorBase]]:
     >>> flambeau.utils.checkpoint.get_device_states(flambeau.ones(2), 3)
     ([], [])
     """
-    found = [
+    devices = [
         x.device
         for x in tree_leaves(args)
         if isinstance(x, TensorBase) and x.device.type not in ("cpu", "meta")
     ]
-    return [d.index or 0 for d in found], [
-        generator_on(None, d, "get_device_states").get_state() for d in found
+    return [d.index or 0 for d in devices], [
+        generator_on(None, d, "get_device_states").get_state() for d in devices
     ]
 
 
@@ -322,19 +322,19 @@ class _Region:
                     f"version {_version(a)}, expected version {version}"
                 )
         self.values = {}
-        found = 0
+        count = 0
 
         def keep(t: TensorBase) -> None:
-            nonlocal found
-            if self.check and found < len(self.expected) and _described(t) != self.expected[found]:
+            nonlocal count
+            if self.check and count < len(self.expected) and _described(t) != self.expected[count]:
                 raise CheckpointError(
                     f"checkpoint(): Recomputed values for the following tensors have different metadata than during the "
-                    f"forward pass: tensor {found} was {self.expected[found]}, is {_described(t)}"
+                    f"forward pass: tensor {count} was {self.expected[count]}, is {_described(t)}"
                 )
-            if found < len(self.holders) and self.holders[found]() is not None:
-                self.values[found] = t
-            found += 1
-            if self.early_stop and found == len(self.expected):
+            if count < len(self.holders) and self.holders[count]() is not None:
+                self.values[count] = t
+            count += 1
+            if self.early_stop and count == len(self.expected):
                 raise _Stop
 
         def refuse(_: Any) -> TensorBase:
@@ -358,10 +358,10 @@ class _Region:
                     self.function(*self.args, **self.kwargs)
                 except _Stop:
                     return
-            if found != len(self.expected):
+            if count != len(self.expected):
                 raise CheckpointError(
                     f"checkpoint(): A different number of tensors was saved during the original forward and recomputation: "
-                    f"{len(self.expected)}, then {found}"
+                    f"{len(self.expected)}, then {count}"
                 )
         except CheckpointError as error:
             if not self.debug:

@@ -165,9 +165,9 @@ class FlopCounterMode:
         shown = [
             m for m in sorted(self.flop_counts) if m != "Global" and (depth is None or m.count(".") < depth)
         ]
-        whole = any(sum(self.flop_counts[m].values()) >= total for m in shown)
+        is_covered = any(sum(self.flop_counts[m].values()) >= total for m in shown)
         rows: list[tuple[str, str, str]] = []
-        if self.flop_counts.get("Global") and not whole:
+        if self.flop_counts.get("Global") and not is_covered:
             rows += rows_of("Global", 0)
         for module in shown:
             rows += rows_of(module, module.count(".") + (1 if rows and rows[0][0] == "Global" else 0))

@@ -184,8 +184,8 @@ def set_rng_state_all(new_states: _Iterable[_TensorBase]) -> None:
     >>> import flambeau
     >>> flambeau.xpu.set_rng_state_all([])
     """
-    if given := len(list(new_states)):
-        raise RuntimeError(f"xpu.set_rng_state_all(): got {given} states for 0 devices")
+    if count := len(list(new_states)):
+        raise RuntimeError(f"xpu.set_rng_state_all(): got {count} states for 0 devices")
 
 
 def memory_allocated(device: _Any = None) -> int:

@@ -31,10 +31,10 @@ def array(t: flambeau.Tensor) -> np.ndarray:
     return (t.float() if t.dtype in (flambeau.float16, flambeau.bfloat16) else t).numpy()
 
 
-def same(found, expected) -> None:
+def same(actual, expected) -> None:
     """The same shapes, dtypes and bits (any NaN for a NaN), of a tensor or several: on the device, and on the CPU."""
     several = lambda r: r if isinstance(r, (tuple, list)) else (r,)
-    for a, b in zip(several(found), several(expected), strict=True):
+    for a, b in zip(several(actual), several(expected), strict=True):
         assert a.device == DEVICE and b.is_cpu
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         np.testing.assert_array_equal(array(a), array(b))

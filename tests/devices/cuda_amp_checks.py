@@ -79,6 +79,6 @@ def test_the_scaler_skips_steps_that_overflow():
 def test_values_are_cast():
     x = flambeau.ones(2, device="cuda")
     with pytest.warns(FutureWarning, match="_cast"):
-        found = amp.autocast_mode._cast({"x": [x, flambeau.ones(2)], "n": 3}, flambeau.float16)
-    assert found["x"][0].dtype == flambeau.float16 and found["x"][1].dtype == flambeau.float32
-    assert found["n"] == 3
+        result = amp.autocast_mode._cast({"x": [x, flambeau.ones(2)], "n": 3}, flambeau.float16)
+    assert result["x"][0].dtype == flambeau.float16 and result["x"][1].dtype == flambeau.float32
+    assert result["n"] == 3

@@ -136,16 +136,16 @@ def test_generators():
         assert cuda.initial_seed() == 6
     assert cuda.initial_seed() == 5 and flambeau.initial_seed() == 5
     assert flambeau.Generator("cuda:1").device == flambeau.device("cuda:1")
-    host, kept = flambeau.get_rng_state(), cuda.get_rng_state_all()
+    host, saved = flambeau.get_rng_state(), cuda.get_rng_state_all()
     first, second = flambeau.rand(3, device="cuda:0"), flambeau.rand(3, device="cuda:1")
     assert not flambeau.equal(first.cpu(), second.cpu())
     assert flambeau.equal(flambeau.get_rng_state(), host)
-    assert not flambeau.equal(cuda.get_rng_state("cuda:1"), kept[1])
-    cuda.set_rng_state_all(kept)
+    assert not flambeau.equal(cuda.get_rng_state("cuda:1"), saved[1])
+    cuda.set_rng_state_all(saved)
     assert flambeau.equal(flambeau.rand(3, device="cuda:1").cpu(), second.cpu())
     with flambeau.random.fork_rng([1]):
         flambeau.rand(3, device="cuda:0"), flambeau.rand(3, device="cuda:1")
-    assert cuda.get_rng_state(0).tolist() != kept[0].tolist()
+    assert cuda.get_rng_state(0).tolist() != saved[0].tolist()
     del first, second
 
 

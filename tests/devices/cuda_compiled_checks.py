@@ -40,15 +40,15 @@ def test_a_plan_is_one_graph_from_the_second_call_on():
     graphs = fake.graphs
     for k in range(5):
         x = there(3, 4, seed=k)
-        found, expected = compiled(x, w), torch.compile(chain)(x, w)
-        torch.testing.assert_close(found, expected)
+        actual, expected = compiled(x, w), torch.compile(chain)(x, w)
+        torch.testing.assert_close(actual, expected)
     assert fake.graphs == graphs + 1 and replayed(compiled).why is None
     assert repr(replayed(compiled)).endswith("nodes)")
     compiled(x, w)
     before = fake.allocations
-    found = compiled(x, w)
+    actual = compiled(x, w)
     assert fake.allocations == before  # nothing is made anew
-    del found
+    del actual
 
 
 def test_results_that_are_held_keep_their_numbers():
@@ -67,11 +67,11 @@ def test_a_result_whose_address_was_given_away_ends_the_replays():
     x = there(5)
     for _ in range(2):
         compiled(x)
-    found, expected = compiled(x), (x * 2).cumsum(0).cpu()
-    address = found.data_ptr()
+    actual, expected = compiled(x), (x * 2).cumsum(0).cpu()
+    address = actual.data_ptr()
     x.mul_(3)
     other = compiled(x)
-    assert torch.equal(found.cpu(), expected) and found.data_ptr() == address
+    assert torch.equal(actual.cpu(), expected) and actual.data_ptr() == address
     assert torch.equal(other.cpu(), (x * 2).cumsum(0).cpu())
     assert replayed(compiled).why == "the address of a result was given away"
 
@@ -129,9 +129,9 @@ def test_random_numbers_of_replays_are_those_of_eager_calls():
     for _ in range(3):
         compiled(x)
     torch.manual_seed(5)
-    found = [compiled(x).cpu() for _ in range(3)]
+    results = [compiled(x).cpu() for _ in range(3)]
     torch.manual_seed(5)
-    assert equal(found, [function(x).cpu() for _ in range(3)])
+    assert equal(results, [function(x).cpu() for _ in range(3)])
 
 
 NUMBER = torch.tensor(3.0)
@@ -146,9 +146,9 @@ REFUSED = {
 def test_what_is_no_graph_runs_step_by_step(why):
     compiled, x = torch.compile(REFUSED[why], mode="reduce-overhead"), there(4)
     for _ in range(3):
-        found, expected = compiled(x), REFUSED[why](x)
-        found, expected = (r if isinstance(r, tuple) else (r,) for r in (found, expected))
-        assert equal(found, expected)
+        actual, expected = compiled(x), REFUSED[why](x)
+        actual, expected = (r if isinstance(r, tuple) else (r,) for r in (actual, expected))
+        assert equal(actual, expected)
     assert why in replayed(compiled).why
 
 
@@ -183,11 +183,11 @@ def test_other_streams_and_threads():
     expected = ((x * 2).cumsum(0) + 1).cpu()
     for _ in range(3):
         compiled(x)
-    found = []
+    results = []
 
     def run():
         for _ in range(20):
-            found.append(torch.equal(compiled(x).cpu(), expected))
+            results.append(torch.equal(compiled(x).cpu(), expected))
 
     threads = [threading.Thread(target=run) for _ in range(3)]
     for t in threads:
@@ -197,8 +197,8 @@ def test_other_streams_and_threads():
     side = cuda.Stream()
     side.wait_stream(cuda.current_stream())
     with cuda.stream(side):
-        found.append(torch.equal(compiled(x).cpu(), expected))
-    assert len(found) == 61 and all(found)
+        results.append(torch.equal(compiled(x).cpu(), expected))
+    assert len(results) == 61 and all(results)
 
 
 def test_the_memory_of_a_graph_is_given_back():
@@ -208,10 +208,10 @@ def test_the_memory_of_a_graph_is_given_back():
     graphs = fake.graphs
     compiled = torch.compile(lambda x: (x * 2).cumsum(0) + 1, mode="reduce-overhead")
     for _ in range(3):
-        kept = compiled(x)
+        saved = compiled(x)
     assert fake.graphs == graphs + 1
     expected = ((x * 2).cumsum(0) + 1).cpu()
     del compiled
     gc.collect()
     cuda.empty_cache()
-    assert fake.graphs == graphs and torch.equal(kept.cpu(), expected)
+    assert fake.graphs == graphs and torch.equal(saved.cpu(), expected)

@@ -28,5 +28,5 @@ def test_examples(name):
 
 
 def test_that_there_are_examples():
-    found = doctest.DocTestFinder().find(cuda.memory) + doctest.DocTestFinder().find(cuda)
-    assert sum(len(f.examples) for f in found) > 50
+    result = doctest.DocTestFinder().find(cuda.memory) + doctest.DocTestFinder().find(cuda)
+    assert sum(len(f.examples) for f in result) > 50

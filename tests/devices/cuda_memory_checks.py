@@ -37,8 +37,8 @@ def taken(nbytes):
 
 
 def segment_of(tensor):
-    (found,) = [s for s in cuda.memory_snapshot() if s["address"] == tensor.data_ptr()]
-    return found
+    (result,) = [s for s in cuda.memory_snapshot() if s["address"] == tensor.data_ptr()]
+    return result
 
 
 def test_a_snapshot_says_what_is_held_and_what_is_free():
@@ -94,9 +94,9 @@ def test_the_history_of_memory():
     assert block["requested_size"] == 5000 and block["frames"] == frames
     del x
     cuda.empty_cache()
-    found = memory._snapshot()
-    assert len(found["device_traces"]) == 2
-    own = [(e["action"], e["size"]) for e in found["device_traces"][0] if e.get("addr") == place]
+    result = memory._snapshot()
+    assert len(result["device_traces"]) == 2
+    own = [(e["action"], e["size"]) for e in result["device_traces"][0] if e.get("addr") == place]
     assert own == [
         ("segment_alloc", size),
         ("alloc", size),
@@ -104,9 +104,9 @@ def test_the_history_of_memory():
         ("free_completed", size),
         ("segment_free", size),
     ]
-    assert found["device_traces"][0][-1]["action"] == "snapshot"
-    times = [e["time_us"] for e in found["device_traces"][0]]
-    assert times == sorted(times) and all(e["frames"] for e in found["device_traces"][0][:-1])
+    assert result["device_traces"][0][-1]["action"] == "snapshot"
+    times = [e["time_us"] for e in result["device_traces"][0]]
+    assert times == sorted(times) and all(e["frames"] for e in result["device_traces"][0][:-1])
     assert memory._allocation_traceback(place) is None
     memory._record_memory_history(None)
     y = taken(10)
@@ -126,8 +126,11 @@ def test_what_is_recorded():
     assert memory._allocation_traceback(x.data_ptr())  # what is held stays known
     del x
     y = taken(100)
-    kept = memory._snapshot()["device_traces"][0]
-    assert [(e["action"], bool(e["frames"])) for e in kept] == [("free_requested", False), ("alloc", True)]
+    recorded = memory._snapshot()["device_traces"][0]
+    assert [(e["action"], bool(e["frames"])) for e in recorded] == [
+        ("free_requested", False),
+        ("alloc", True),
+    ]
     memory._record_memory_history(max_entries=1, context=None, clear_history=True)
     assert memory._allocation_traceback(y.data_ptr()) is None
     del y
@@ -234,12 +237,12 @@ def test_a_pool_gives_to_its_own_tensors_alone():
         del y
         assert taken(MEGABYTE).data_ptr() == place
     assert pool.use_count() == 1 and pool.device == flambeau.device("cuda:0")
-    found = pool.snapshot()
-    assert {s["address"] for s in found} == {x.data_ptr(), place} and {
-        s["segment_pool_id"] for s in found
+    result = pool.snapshot()
+    assert {s["address"] for s in result} == {x.data_ptr(), place} and {
+        s["segment_pool_id"] for s in result
     } == {pool.id}
-    assert sorted(s["blocks"][0]["state"] for s in found) == ["active_allocated", "inactive"]
-    assert found == cuda.memory_snapshot(pool.id)
+    assert sorted(s["blocks"][0]["state"] for s in result) == ["active_allocated", "inactive"]
+    assert result == cuda.memory_snapshot(pool.id)
     others = [taken(MEGABYTE) for _ in range(3)]
     assert place not in [o.data_ptr() for o in others]
     cuda.empty_cache()
@@ -256,35 +259,35 @@ def test_a_pool_gives_to_its_own_tensors_alone():
 
 
 def test_pools_belong_to_the_thread_and_nest():
-    outer, inner, found = cuda.MemPool(), cuda.MemPool(), []
+    outer, inner, result = cuda.MemPool(), cuda.MemPool(), []
     with cuda.use_mem_pool(outer):
         with cuda.use_mem_pool(inner):
             x = taken(MEGABYTE)
-            thread = threading.Thread(target=lambda: found.append(taken(MEGABYTE)))
+            thread = threading.Thread(target=lambda: result.append(taken(MEGABYTE)))
             thread.start()
             thread.join()
         y = taken(MEGABYTE)
     z = taken(MEGABYTE)
-    pools = [segment_of(t)["segment_pool_id"] for t in (x, y, z, found[0])]
+    pools = [segment_of(t)["segment_pool_id"] for t in (x, y, z, result[0])]
     assert pools == [inner.id, outer.id, (0, 0), (0, 0)]
     with pytest.raises(KeyError), cuda.use_mem_pool(inner):
         raise KeyError
     assert inner.use_count() == 1
-    found.clear()
+    result.clear()
 
 
 def test_a_pool_under_pressure():
     fake.set("limit", 8 * MEGABYTE)
-    kept, spare = cuda.MemPool(), cuda.MemPool(use_on_oom=True, no_split=True)
-    for pool in (kept, spare):
+    own, spare = cuda.MemPool(), cuda.MemPool(use_on_oom=True, no_split=True)
+    for pool in (own, spare):
         with cuda.use_mem_pool(pool):
             x = taken(2 * MEGABYTE)
             del x
     cached = taken(2 * MEGABYTE)
     del cached
-    with cuda.use_mem_pool(kept):
+    with cuda.use_mem_pool(own):
         x = taken(5 * MEGABYTE)  # the cache and the spare pool are given back for it
-    assert spare.snapshot() == [] and len(kept.snapshot()) == 2
+    assert spare.snapshot() == [] and len(own.snapshot()) == 2
     with pytest.raises(cuda.OutOfMemoryError, match="5.00 MiB allocated in private pools"):
         taken(2 * MEGABYTE)
     del x

@@ -143,7 +143,7 @@ def test_the_fastest_is_kept(delay, way, tmp_path, monkeypatch):
     got, gemms, lts = counted(lambda: a @ b)
     assert (gemms, lts) == ((1, 0) if way == LIBRARY else (0, 1)) and got[0, 0].item() == 256
     description = (*on.product_description(n, 256, 256),)
-    assert Ways(on.fingerprint, cublaslt.find_library().version).known[description] == way
+    assert Ways(on.fingerprint, cublaslt.find_library().version).measured[description] == way
     prefer("cublas")
     assert counted(lambda: a @ b)[1:] == (1, 0)
     prefer("cublaslt")
@@ -152,15 +152,15 @@ def test_the_fastest_is_kept(delay, way, tmp_path, monkeypatch):
 
 def test_what_is_on_disk(tmp_path, monkeypatch):
     ways = Ways("a card", 1)
-    assert ways.known == {}
+    assert ways.measured == {}
     ways.keep((1, 2, 3), EPILOGUE)
     Ways("a card", 1).keep((4, 5, 6), KERNEL)
     ways.keep((1, 2, 3), LIBRARY)  # what stands there goes before
-    assert Ways("a card", 1).known == ways.known == {(1, 2, 3): EPILOGUE, (4, 5, 6): KERNEL}
-    assert Ways("a card", 2).known == Ways("another", 1).known == {}
+    assert Ways("a card", 1).measured == ways.measured == {(1, 2, 3): EPILOGUE, (4, 5, 6): KERNEL}
+    assert Ways("a card", 2).measured == Ways("another", 1).measured == {}
     for content in (b"", b"[", b"3", b"[[1, 2]]", b'[[["x"], 1]]', json.dumps([[[1], 17]]).encode()):
         cache.write(ways.digest, content)
-        assert Ways("a card", 1).known == {}
+        assert Ways("a card", 1).measured == {}
 
 
 def test_nothing_is_measured_in_a_capture():

@@ -36,9 +36,9 @@ def numbers(*shape, dtype="float32"):
     return flambeau.from_numpy(values).to(getattr(flambeau, dtype))
 
 
-def same(found, expected, tolerance=0.0):
-    assert found.device == flambeau.device("cuda", 0)
-    np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), rtol=tolerance, atol=tolerance)
+def same(actual, expected, tolerance=0.0):
+    assert actual.device == flambeau.device("cuda", 0)
+    np.testing.assert_allclose(actual.cpu().numpy(), expected.numpy(), rtol=tolerance, atol=tolerance)
 
 
 # --- memory ------------------------------
@@ -71,7 +71,7 @@ def test_new_memory_is_rubbish():
 def test_out_of_memory():
     fake.set("limit", 1 << 24)
     x = flambeau.empty(3 << 20, dtype=flambeau.uint8, device="cuda")
-    kept = flambeau.empty(8 << 20, dtype=flambeau.uint8, device="cuda")
+    saved = flambeau.empty(8 << 20, dtype=flambeau.uint8, device="cuda")
     del x
     # the three cached MiB have to be given back for this one
     y = flambeau.empty(6 << 20, dtype=flambeau.uint8, device="cuda")
@@ -79,7 +79,7 @@ def test_out_of_memory():
     with pytest.raises(cuda.OutOfMemoryError, match=f"cannot allocate {6 << 20} bytes on cuda:0"):
         flambeau.empty(6 << 20, dtype=flambeau.uint8, device="cuda")
     assert y.fill_(3).sum().item() == 3 * (6 << 20)  # and work goes on
-    assert kept.numel() == 8 << 20
+    assert saved.numel() == 8 << 20
 
 
 def test_memory_of_a_stream_stays_with_it():
@@ -227,11 +227,11 @@ def test_products(dtype, shapes):
     for left in FORMS.values():
         for right in FORMS.values():
             a, b = left(numbers(*shapes[0], dtype=dtype)), right(numbers(*shapes[1], dtype=dtype))
-            found = left(a.to("cuda")) @ right(b.to("cuda"))
+            actual = left(a.to("cuda")) @ right(b.to("cuda"))
             expected = left(a) @ right(b)
             if dtype in ("float16", "bfloat16"):
-                found, expected = found.float(), expected.float()
-            same(found, expected, tolerance)
+                actual, expected = actual.float(), expected.float()
+            same(actual, expected, tolerance)
     assert fake.gemms - before >= 9
 
 

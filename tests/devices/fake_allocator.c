@@ -12,8 +12,8 @@ long account(int what) { return counts[what]; }
 void refuse(int on) { counts[REFUSED] = on; }
 
 static void *driver(const char *name, const char *hip) {
-    void *found = dlsym(RTLD_DEFAULT, name);
-    return found ? found : dlsym(RTLD_DEFAULT, hip);
+    void *symbol = dlsym(RTLD_DEFAULT, name);
+    return symbol ? symbol : dlsym(RTLD_DEFAULT, hip);
 }
 
 void *give(ssize_t size, int device, void *stream) {

@@ -45,26 +45,26 @@ struct block { char *start; size_t size; struct block *next; int file, foreign; 
 static struct block *blocks;
 
 static int inside(address at, size_t n) {
-    int found = 0;
+    int inside = 0;
     pthread_mutex_lock(&lock);
     for (struct block *b = blocks; b; b = b->next)
-        found |= at >= (address)b->start && at + n <= (address)b->start + b->size;
+        inside |= at >= (address)b->start && at + n <= (address)b->start + b->size;
     pthread_mutex_unlock(&lock);
-    return found;
+    return inside;
 }
 
 static void drop(address at) {
-    struct block *found = NULL;
+    struct block *block = NULL;
     pthread_mutex_lock(&lock);
     for (struct block **b = &blocks; *b; b = &(*b)->next)
-        if ((address)(*b)->start == at) { found = *b; *b = found->next; break; }
+        if ((address)(*b)->start == at) { block = *b; *b = block->next; break; }
     pthread_mutex_unlock(&lock);
-    if (!found) { sticky = INVALID; return; }
-    counts[LIVE_BLOCKS]--, counts[LIVE_BYTES] -= found->size;
-    memset(found->start, 0xEE, found->size);
-    if (found->file) munmap(found->start, found->size), close(found->file);
-    else free(found->start);
-    free(found);
+    if (!block) { sticky = INVALID; return; }
+    counts[LIVE_BLOCKS]--, counts[LIVE_BYTES] -= block->size;
+    memset(block->start, 0xEE, block->size);
+    if (block->file) munmap(block->start, block->size), close(block->file);
+    else free(block->start);
+    free(block);
 }
 
 // --- streams ------------------------------
@@ -482,11 +482,11 @@ int cuIpcOpenMemHandle_v2(address *a, struct handle h, unsigned flags) {
 int cuIpcCloseMemHandle(address at) {
     for (struct block **b = &blocks; *b; b = &(*b)->next)
         if ((address)(*b)->start == at && (*b)->foreign) {
-            struct block *found = *b;
+            struct block *block = *b;
             pthread_mutex_lock(&lock);
-            *b = found->next;
+            *b = block->next;
             pthread_mutex_unlock(&lock);
-            munmap(found->start, found->size), close(found->file), free(found);
+            munmap(block->start, block->size), close(block->file), free(block);
             return counts[OPENED]--, OK;
         }
     return INVALID;
@@ -654,7 +654,7 @@ int cublasGemmEx(void *h, int ta, int tb, int m, int n, int k, const void *alpha
 struct lt_product { int compute, scale, ta, tb, epilogue; const char *bias; };
 struct lt_matrix { int kind; uint64_t rows, columns; int64_t ld; int batch; int64_t stride; };
 struct lt_preference { uint64_t workspace; unsigned alignment[4]; };
-struct lt_found { uint64_t algorithm[8]; size_t workspace; int state; float waves; int reserved[4]; };
+struct lt_heuristic { uint64_t algorithm[8]; size_t workspace; int state; float waves; int reserved[4]; };
 static int lt_objects;  // that are alive
 int fake_lt_objects(void) { return lt_objects; }
 size_t cublasLtGetVersion(void) { const char *given = getenv("FAKE_LT_VERSION"); return given ? atoi(given) : 130000; }
@@ -697,12 +697,12 @@ static int lt_checked(struct lt_product *d, struct lt_matrix *a, struct lt_matri
     return d->epilogue == 1 || (d->epilogue == 4 && a->kind != 1 && a->kind != 4 && a->kind != 5) ? OK : 15;
 }
 int cublasLtMatmulAlgoGetHeuristic(void *h, struct lt_product *d, struct lt_matrix *a, struct lt_matrix *b, struct lt_matrix *c,
-                                   struct lt_matrix *to, struct lt_preference *p, int wanted, struct lt_found *found, int *count) {
+                                   struct lt_matrix *to, struct lt_preference *p, int wanted, struct lt_heuristic *heuristic, int *count) {
     int status = lt_checked(d, a, b, c);
     *count = 0;
     if (status) return status;
     if (wanted < 1 || c != to || p->alignment[0] < 2 || getenv("FAKE_LT_NONE")) return 15;
-    return found->algorithm[0] = 0x17, found->algorithm[1] = p->alignment[0], found->workspace = p->workspace, *count = 1, OK;
+    return heuristic->algorithm[0] = 0x17, heuristic->algorithm[1] = p->alignment[0], heuristic->workspace = p->workspace, *count = 1, OK;
 }
 int cublasLtMatmul(void *h, struct lt_product *d, const void *alpha, const char *a, struct lt_matrix *la, const char *b, struct lt_matrix *lb,
                    const void *beta, const char *c, struct lt_matrix *lc, char *to, struct lt_matrix *ld, const uint64_t *algorithm,

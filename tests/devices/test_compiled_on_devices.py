@@ -47,9 +47,9 @@ def check(function, *inputs, exact=True, **options):
     """Run a function compiled twice beside eager calls, and return what is compiled."""
     compiled = torch.compile(function, **options)
     for _ in range(3):
-        expected, found = function(*inputs), compiled(*inputs)
-        expected, found = (r if isinstance(r, (tuple, list)) else (r,) for r in (expected, found))
-        for a, b in zip(found, expected, strict=True):
+        expected, actual = function(*inputs), compiled(*inputs)
+        expected, actual = (r if isinstance(r, (tuple, list)) else (r,) for r in (expected, actual))
+        for a, b in zip(actual, expected, strict=True):
             assert a.device == b.device and a.stride() == b.stride()
             if exact:
                 assert a.dtype == b.dtype and torch.equal(a.cpu(), b.cpu())
@@ -269,8 +269,8 @@ def test_random_numbers_are_eagers():
         torch.manual_seed(seed)
         expected = [t.cpu() for _ in range(2) for t in function(x)]
         torch.manual_seed(seed)
-        found = [t.cpu() for _ in range(2) for t in compiled(x)]
-        assert all(map(torch.equal, found, expected))
+        results = [t.cpu() for _ in range(2) for t in compiled(x)]
+        assert all(map(torch.equal, results, expected))
     planned(compiled)
 
 
@@ -296,9 +296,9 @@ def test_autocast_on_the_device():
     x = there(4, 8)
     for dtype in (torch.float16, torch.bfloat16, None, torch.float16):
         with torch.autocast(DEVICE.type, dtype=dtype or torch.float16, enabled=dtype is not None):
-            found, expected = compiled(x), plain(x)
-            assert found.dtype == expected.dtype
-            torch.testing.assert_close(found, expected)
+            actual, expected = compiled(x), plain(x)
+            assert actual.dtype == expected.dtype
+            torch.testing.assert_close(actual, expected)
     assert [e.hits for e in compiled.entries] == [1, 0, 0]
 
 
@@ -306,8 +306,8 @@ def test_the_default_device_is_part_of_a_capture():
     compiled = torch.compile(lambda n: torch.arange(n) * 2 + torch.ones(()))
     for where in ("cpu", DEVICE, "cpu", DEVICE):
         with torch.device(where):
-            found = compiled(5)
-        assert found.device == torch.device(where) and found.tolist() == [1, 3, 5, 7, 9]
+            result = compiled(5)
+        assert result.device == torch.device(where) and result.tolist() == [1, 3, 5, 7, 9]
     assert [e.hits for e in compiled.entries] == [1, 1]
 
 

@@ -30,8 +30,8 @@ def kind(request) -> str:
 
 def only(kind: str, library: Path) -> dict[str, str]:
     """For a process that is to open that library as a driver, and no other."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLAMBEAU_LIB")}
-    return kept | {f"FLAMBEAU_LIB{kind.upper()}": str(library)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FLAMBEAU_LIB")}
+    return environment | {f"FLAMBEAU_LIB{kind.upper()}": str(library)}
 
 
 def test_without_a_driver(tmp_path, kind):
@@ -71,8 +71,8 @@ try:
 except RuntimeError as error:
     print(error)
 """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLAMBEAU_LIB")}
-    told = run(["-c", program], kept | {"ROCM_PATH": str(tmp_path)})
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FLAMBEAU_LIB")}
+    told = run(["-c", program], environment | {"ROCM_PATH": str(tmp_path)})
     if told == "SKIP\n":
         pytest.skip("there is a driver")
     assert "libcuda.so.1 cannot be opened; libamdhip64.so.7 cannot be opened" in told
@@ -130,8 +130,8 @@ def test_amds_driver_where_nvidias_finds_no_device(fake_folder, tmp_path):
     (both / "libcuda.so.1").symlink_to(fake_cuda.environment(fake_folder)["FLAMBEAU_LIBCUDA"])
     (both / "libamdhip64.so.7").symlink_to(fake_cuda.environment(fake_folder, "hip")["FLAMBEAU_LIBHIP"])
     program = "import flambeau; print(flambeau.version.cuda, flambeau.version.hip)"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLAMBEAU_LIB")}
-    environment = kept | {"LD_LIBRARY_PATH": str(both)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FLAMBEAU_LIB")}
+    environment = inherited | {"LD_LIBRARY_PATH": str(both)}
     assert run(["-c", program], environment) == "13.0 None\n"
     (both / "libcuda.so.1").unlink()
     assert run(["-c", program], environment) == "None 6.3.42131\n"

@@ -56,11 +56,11 @@ def operands(name, dtype, turned=False):
     batches, heads, groups, queries, keys, width, columns = SIZES[name]
     generator = np.random.default_rng(0)
     shapes = (heads * groups, queries, width), (heads, keys, width), (heads, keys, columns)
-    found = []
+    results = []
     for shape in shapes:
         t = flambeau.tensor(generator.standard_normal((batches, *shape))).to(getattr(flambeau, dtype))
-        found.append(t.transpose(1, 2).contiguous().transpose(1, 2) if turned else t)
-    return found
+        results.append(t.transpose(1, 2).contiguous().transpose(1, 2) if turned else t)
+    return results
 
 
 def wanted(q, k, v, mask=None):
@@ -81,9 +81,9 @@ def attention(*given, **options):
         return F.scaled_dot_product_attention(*given, enable_gqa=True, **options)
 
 
-def check(found, expected, dtype):
-    assert found.shape == expected.shape and found.dtype is getattr(flambeau, dtype)
-    assert np.abs(found.detach().cpu().double().numpy() - expected).max() <= ROUNDING[dtype] * 4
+def check(actual, expected, dtype):
+    assert actual.shape == expected.shape and actual.dtype is getattr(flambeau, dtype)
+    assert np.abs(actual.detach().cpu().double().numpy() - expected).max() <= ROUNDING[dtype] * 4
 
 
 CALLS = [
@@ -130,8 +130,8 @@ def test_masks(kind, launched):
 def test_any_factor(factor, launched):
     q, k, v = operands("uneven", "float32")
     mask = flambeau.tensor(np.random.default_rng(2).random((33, 101)) < 0.7)
-    found = attention(*(t.to(TYPE) for t in (q, k, v, mask)), scale=factor)
-    check(found, wanted(q * (factor * math.sqrt(20)), k, v, mask.numpy()), "float32")
+    actual = attention(*(t.to(TYPE) for t in (q, k, v, mask)), scale=factor)
+    check(actual, wanted(q * (factor * math.sqrt(20)), k, v, mask.numpy()), "float32")
     assert len(launched) == 1
 
 
@@ -168,12 +168,12 @@ def test_compiled_and_second_derivatives(launched):
     assert flambeau.equal(flambeau.compile(call)(*given), eager)
     assert len(launched) >= 1
     grads = flambeau.autograd.grad(eager.square().sum(), given, create_graph=True)
-    found = flambeau.autograd.grad(sum(g.sum() for g in grads), given)
+    actual = flambeau.autograd.grad(sum(g.sum() for g in grads), given)
     host = [t.detach().cpu().requires_grad_() for t in given]
     with sdpa_kernel(SDPBackend.MATH):
         grads = flambeau.autograd.grad(call(*host).square().sum(), host, create_graph=True)
         expected = flambeau.autograd.grad(sum(g.sum() for g in grads), host)
-    for a, b in zip(found, expected):
+    for a, b in zip(actual, expected):
         np.testing.assert_allclose(a.cpu().numpy(), b.numpy(), rtol=1e-8, atol=1e-9)
 
 
@@ -203,9 +203,9 @@ def test_gradients(case, launched):
     """Two kernels: of queries, and of keys and values of all heads of queries that share them."""
     name, dtype, options = GRADIENTS[case]
     given = operands(name, dtype, turned=case == "causal")
-    found = gradients_of([t.to(TYPE) for t in given], SDPBackend.FLASH_ATTENTION, **options)
+    actual = gradients_of([t.to(TYPE) for t in given], SDPBackend.FLASH_ATTENTION, **options)
     expected = gradients_of([t.double() for t in given], SDPBackend.MATH, **options)
-    for a, b in zip(found, expected):
+    for a, b in zip(actual, expected):
         assert a.shape == b.shape
         assert np.abs(a - b).max() <= 8 * ROUNDING[dtype] * max(np.abs(b).max(), 1)
     assert [type(k).__name__ for k in launched] == ["Attention", "AttentionBackward", "AttentionBackward"]
@@ -225,12 +225,12 @@ def test_gradients_under_masks(kind, launched):
         if kind == "bool":
             mask[5] = False
     mask = flambeau.tensor(mask)
-    found = gradients_of([t.to(TYPE) for t in given], SDPBackend.FLASH_ATTENTION, mask.to(TYPE))
+    actual = gradients_of([t.to(TYPE) for t in given], SDPBackend.FLASH_ATTENTION, mask.to(TYPE))
     expected = gradients_of(given, SDPBackend.MATH, mask)
-    for a, b in zip(found, expected):
+    for a, b in zip(actual, expected):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
-    assert not found[1][:, :, 7].any() and not found[2][:, :, 7].any()
-    assert kind == "one a key" or not found[0][:, :, 5].any()
+    assert not actual[1][:, :, 7].any() and not actual[2][:, :, 7].any()
+    assert kind == "one a key" or not actual[0][:, :, 5].any()
     assert len(launched) == 3
 
 
@@ -241,8 +241,8 @@ def test_gradients_that_are_wanted(launched):
     for number in range(3):
         del launched[:]
         given = [t.detach().requires_grad_(n == number) for n, t in enumerate((q, k, v))]
-        found = attention(*given)
-        (own,) = flambeau.autograd.grad(found.square().sum(), given[number : number + 1])
+        result = attention(*given)
+        (own,) = flambeau.autograd.grad(result.square().sum(), given[number : number + 1])
         assert (own.cpu().numpy() == whole[number]).all()
         assert [getattr(k, "side", "") for k in launched] == ["", "queries" if number == 0 else "keys"]
     # what a mask wants is of the size of all scores: blocks of them
@@ -256,10 +256,10 @@ def test_gradients_that_are_wanted(launched):
 def test_nan_stays_in_its_row(launched):
     q, k, v = (t.to(TYPE) for t in operands("uneven", "float32"))
     q[0, 1, 3, 2] = float("nan")
-    found = attention(q, k, v).isnan().cpu().numpy()
-    expected = np.zeros_like(found)
+    actual = attention(q, k, v).isnan().cpu().numpy()
+    expected = np.zeros_like(actual)
     expected[0, 1, 3] = True
-    assert (found == expected).all()
+    assert (actual == expected).all()
 
 
 @needs_device
@@ -302,7 +302,7 @@ def test_order_of_blocks_of_gradients(side, monkeypatch):
     out_like, rows = flambeau.randn(1, 4, 33, 12).to(TYPE), flambeau.randn(2, 1, 4, 33).abs().to(TYPE) + 3
     kernel = backward.AttentionBackward("float32", side, backward.shape_for("float32", side, 20, 12))
     numbers = (1, 2, 2, 33, 101, 20, 12, 0, *q.stride(), *k.stride(), *v.stride(), *out_like.stride())
-    count, found = kernel.blocks("spirv", numbers).blocks[0], []
+    count, result = kernel.blocks("spirv", numbers).blocks[0], []
     for number in range(2):
         own = kernel
         if number:
@@ -310,10 +310,10 @@ def test_order_of_blocks_of_gradients(side, monkeypatch):
         shapes = [q.shape] if side == "queries" else [k.shape, v.shape]
         results = [flambeau.full(s, float("nan")).to(TYPE) for s in shapes]
         launch.run_blocks(own, (*results, q, k, v, out_like, rows), numbers, (0.2,))
-        found.append([t.cpu() for t in results])
+        result.append([t.cpu() for t in results])
     names = {"@tile_q", "@tile_k", "@tile_v", "@tile_g", "@changes"}
     assert count == 8 and poisoned == names | ({"@weights"} if side == "keys" else set())
-    assert all(flambeau.equal(a, b) and not a.isnan().any() for a, b in zip(*found))
+    assert all(flambeau.equal(a, b) and not a.isnan().any() for a, b in zip(*result))
 
 
 @needs_device
@@ -323,16 +323,16 @@ def test_order_of_blocks_and_what_shared_memory_held_do_not_matter(monkeypatch):
     q, k, v = (t.to(TYPE) for t in operands("uneven", "float32"))
     kernel = Attention("float32", shape_for("float32", 20, 12), None, CAUSAL)
     numbers = (1, 2, 2, 33, 101, 20, 12, 0, *q.stride(), *k.stride(), *v.stride())
-    count, found = kernel.blocks("spirv", numbers).blocks[0], []
+    count, result = kernel.blocks("spirv", numbers).blocks[0], []
     for number in range(2):
         own = kernel
         if number:
             own, poisoned = disturbed(monkeypatch, kernel, count, 3, 1)
         results = [flambeau.full(s, float("nan")).to(TYPE) for s in ((1, 4, 33, 12), (1, 4, 33), (1, 4, 33))]
         launch.run_blocks(own, (*results, q, k, v), numbers, (0.2,))
-        found.append([t.cpu() for t in results])
+        result.append([t.cpu() for t in results])
     assert count == 4 and poisoned == {"@queries", "@keys", "@weights", "@partial"}
-    assert all(flambeau.equal(a, b) and not a.isnan().any() for a, b in zip(*found))
+    assert all(flambeau.equal(a, b) and not a.isnan().any() for a, b in zip(*result))
 
 
 def test_shared_memory_and_shapes():

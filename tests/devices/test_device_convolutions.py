@@ -125,10 +125,10 @@ def laid(generator, dtype, shape, view):
     return t[:1].expand(shape) if view == "repeated" else t
 
 
-def check(found, wanted, magnitude, dtype):
-    found = found.detach().cpu().double().numpy()
-    assert found.shape == wanted.shape
-    assert (np.abs(found - wanted) <= ROUNDING[dtype] * (1e-3 + magnitude)).all()
+def check(actual, wanted, magnitude, dtype):
+    actual = actual.detach().cpu().double().numpy()
+    assert actual.shape == wanted.shape
+    assert (np.abs(actual - wanted) <= ROUNDING[dtype] * (1e-3 + magnitude)).all()
 
 
 LAYOUTS = ("", "steps", "channels last", "repeated")
@@ -186,7 +186,7 @@ def test_transposed(case, dtype, launched, monkeypatch):
 @needs_device
 def test_gradients_of_gradients(launched, monkeypatch):
     forbid_the_other_way(monkeypatch)
-    shapes, found = ((2, 3, 7, 8), (4, 3, 3, 2)), []
+    shapes, result = ((2, 3, 7, 8), (4, 3, 3, 2)), []
     generator = np.random.default_rng(0)
     tensors = [flambeau.tensor(generator.standard_normal(s)) for s in shapes]
     for device in ("cpu", TYPE):
@@ -195,8 +195,8 @@ def test_gradients_of_gradients(launched, monkeypatch):
             F.conv2d(x, w, stride=2, padding=1).pow(3).sum(), (x, w), create_graph=True
         )
         again = flambeau.autograd.grad(sum((t * t).sum() for t in first), (x, w))
-        found.append([t.cpu().numpy() for t in again])
-    for a, b in zip(*found):
+        result.append([t.cpu().numpy() for t in again])
+    for a, b in zip(*result):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-8)
 
 
@@ -209,8 +209,8 @@ def test_samples_of_the_registry_as_on_the_cpu(launched):
     assert len(calls) > 10
     for entry, text in calls:
         wanted = samples.run(entry, text, samples.Operands())
-        found = samples.run(entry, text, Moved())
-        for a, b in zip(found, wanted, strict=True):
+        actual = samples.run(entry, text, Moved())
+        for a, b in zip(actual, wanted, strict=True):
             assert a.device.type == TYPE and a.shape == b.shape
             np.testing.assert_allclose(a.detach().cpu(), b.detach(), rtol=1e-4, atol=1e-5)
     assert len(launched) >= len(calls)
@@ -238,19 +238,19 @@ def test_nothing_to_compute(launched):
 def test_nan_reaches_the_windows_that_hold_it():
     x, w = flambeau.ones(1, 8, 9, 9), flambeau.ones(8, 8, 3, 3)
     x[0, 3, 4, 5] = float("nan")
-    found = F.conv2d(x.to(TYPE), w.to(TYPE), padding=1).isnan().cpu().numpy()
+    actual = F.conv2d(x.to(TYPE), w.to(TYPE), padding=1).isnan().cpu().numpy()
     wanted = np.zeros((9, 9), bool)
     wanted[3:6, 4:7] = True
-    assert (found == wanted).all()
+    assert (actual == wanted).all()
 
 
 @needs_device
 def test_layout_of_the_result():
     x = flambeau.randn(2, 8, 5, 6).to(memory_format=flambeau.channels_last)
     w = flambeau.randn(8, 8, 3, 3)
-    found, wanted = F.conv2d(x.to(TYPE), w.to(TYPE)), F.conv2d(x, w)
-    assert found.stride() == wanted.stride()
-    np.testing.assert_allclose(found.cpu(), wanted, rtol=1e-4, atol=1e-4)
+    actual, wanted = F.conv2d(x.to(TYPE), w.to(TYPE)), F.conv2d(x, w)
+    assert actual.stride() == wanted.stride()
+    np.testing.assert_allclose(actual.cpu(), wanted, rtol=1e-4, atol=1e-4)
 
 
 @needs_device
@@ -285,8 +285,8 @@ def test_one_tap_is_a_product(shape, view, images, monkeypatch):
 def test_few_filters_go_an_element_at_a_time(monkeypatch):
     x, w = flambeau.randn(2, 6, 7, 8), flambeau.randn(6, 1, 3, 3)
     monkeypatch.setattr(implicit, "run_blocks", None)
-    found = F.conv2d(x.to(TYPE), w.to(TYPE), padding=1, groups=6).cpu()
-    np.testing.assert_allclose(found, F.conv2d(x, w, padding=1, groups=6), rtol=1e-4, atol=1e-5)
+    result = F.conv2d(x.to(TYPE), w.to(TYPE), padding=1, groups=6).cpu()
+    np.testing.assert_allclose(result, F.conv2d(x, w, padding=1, groups=6), rtol=1e-4, atol=1e-5)
 
 
 def test_what_does_not_fit():

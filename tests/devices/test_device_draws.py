@@ -11,15 +11,15 @@ from flambeau.operations.random import sampled
 
 N = 2000
 RNG = np.random.default_rng(0)
-spread = lambda low, high, *shape: 10.0 ** RNG.uniform(low, high, shape)
+log_uniform = lambda low, high, *shape: 10.0 ** RNG.uniform(low, high, shape)
 DRAWS = {
-    "poisson": (flambeau.poisson, np.append(spread(-3, 10, N), [0, np.inf])),
-    "gamma": (sampled.standard_gamma, np.append(spread(-3, 4, N), [0, np.inf, -1, np.nan])),
-    "beta": (sampled.beta_and_rest, spread(-2, 3, N), spread(-2, 3, N)),
-    "dirichlet": (sampled.sample_dirichlet, spread(-1, 2, 400, 5)),
-    "binomial": (flambeau.binomial, np.floor(spread(0, 11, N)), RNG.uniform(-0.1, 1.1, N)),
-    "negative binomial": (sampled.negative_binomial, spread(-1, 2, N), spread(-2, 3, N)),
-    "von Mises": (sampled.von_mises, RNG.uniform(-3, 3, N), spread(-14, 10, N)),
+    "poisson": (flambeau.poisson, np.append(log_uniform(-3, 10, N), [0, np.inf])),
+    "gamma": (sampled.standard_gamma, np.append(log_uniform(-3, 4, N), [0, np.inf, -1, np.nan])),
+    "beta": (sampled.beta_and_rest, log_uniform(-2, 3, N), log_uniform(-2, 3, N)),
+    "dirichlet": (sampled.sample_dirichlet, log_uniform(-1, 2, 400, 5)),
+    "binomial": (flambeau.binomial, np.floor(log_uniform(0, 11, N)), RNG.uniform(-0.1, 1.1, N)),
+    "negative binomial": (sampled.negative_binomial, log_uniform(-1, 2, N), log_uniform(-2, 3, N)),
+    "von Mises": (sampled.von_mises, RNG.uniform(-3, 3, N), log_uniform(-14, 10, N)),
     "multinomial": (
         lambda w, generator: flambeau.multinomial(w, 300, True, generator=generator),
         RNG.uniform(0, 1, (20, 9)),
@@ -35,9 +35,9 @@ def test_the_numbers_of_the_cpu(name, dtype):
     given = [flambeau.from_numpy(np.asarray(a)).to(dtype) for a in given]
     own, theirs = flambeau.Generator().manual_seed(7), flambeau.Generator(device=DEVICE).manual_seed(7)
     expected = draw(*given, generator=own)
-    found = draw(*(a.to(DEVICE) for a in given), generator=theirs)
+    actual = draw(*(a.to(DEVICE) for a in given), generator=theirs)
     assert own.get_offset() == theirs.get_offset() > 0
-    for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (found, expected)), strict=True):
+    for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (actual, expected)), strict=True):
         assert a.device == DEVICE and (a.dtype, a.shape) == (b.dtype, b.shape)
         if dtype == flambeau.float64 and name not in WHOLE:
             np.testing.assert_allclose(array(a), array(b), rtol=1e-11)
@@ -46,7 +46,7 @@ def test_the_numbers_of_the_cpu(name, dtype):
 
 
 def test_layouts_no_elements_and_no_dimensions():
-    rates = flambeau.from_numpy(spread(-1, 3, 6, 8))
+    rates = flambeau.from_numpy(log_uniform(-1, 3, 6, 8))
     for view in (
         lambda t: t.t(),
         lambda t: t[::2, 1::3],
@@ -57,8 +57,8 @@ def test_layouts_no_elements_and_no_dimensions():
         flambeau.manual_seed(3)
         expected = flambeau.poisson(view(rates))
         flambeau.manual_seed(3)
-        found = flambeau.poisson(view(rates.to(DEVICE)))
-        np.testing.assert_array_equal(array(found), array(expected))
+        actual = flambeau.poisson(view(rates.to(DEVICE)))
+        np.testing.assert_array_equal(array(actual), array(expected))
 
 
 def test_a_seed_of_64_bits_and_a_stream_that_goes_on():
@@ -83,13 +83,13 @@ def test_what_cannot_be_drawn():
 
 
 def test_how_numbers_move_with_their_parameters():
-    a, b = (flambeau.from_numpy(spread(-2, 3, N)) for _ in range(2))
+    a, b = (flambeau.from_numpy(log_uniform(-2, 3, N)) for _ in range(2))
     x, y = sampled.standard_gamma(a), sampled.beta_and_rest(a, b)[0]
     moved = [t.to(DEVICE) for t in (a, b, x, y)]
-    found = array(sampled.standard_gamma_grad(moved[0], moved[2]))
-    np.testing.assert_allclose(found, array(sampled.standard_gamma_grad(a, x)), rtol=1e-10)
-    found = array(sampled.dirichlet_grad(moved[3], moved[0], moved[1]))
-    np.testing.assert_allclose(found, array(sampled.dirichlet_grad(y, a, b)), rtol=1e-8)
+    result = array(sampled.standard_gamma_grad(moved[0], moved[2]))
+    np.testing.assert_allclose(result, array(sampled.standard_gamma_grad(a, x)), rtol=1e-10)
+    result = array(sampled.dirichlet_grad(moved[3], moved[0], moved[1]))
+    np.testing.assert_allclose(result, array(sampled.dirichlet_grad(y, a, b)), rtol=1e-8)
     shape = moved[0].clone().requires_grad_()
     flambeau.manual_seed(1)
     sampled.standard_gamma(shape).sum().backward()

@@ -45,8 +45,8 @@ def draw(name, generator=None, place=DEVICE):
     given = [GIVEN.get(n, None) for n in needed]
     given = [flambeau.full((7,), 0.5, device=place) if v is None else v for v in given]
     named = {} if any(isinstance(v, flambeau.Tensor) for v in given) else {"device": place}
-    found = entry.function(*given, **named, **option)
-    return found[0] if isinstance(found, tuple) else found
+    result = entry.function(*given, **named, **option)
+    return result[0] if isinstance(result, tuple) else result
 
 
 @pytest.fixture(autouse=True)
@@ -65,11 +65,11 @@ def test_the_registry_has_operations_that_draw():
 @pytest.mark.parametrize("name", DRAWING)
 def test_a_draw_on_a_device_moves_its_generator_alone(name):
     host, device = state()
-    found = draw(name)
-    assert found.device == DEVICE
+    result = draw(name)
+    assert result.device == DEVICE
     assert state()[0] == host and state()[1] != device
     flambeau.manual_seed(11)
-    assert flambeau.equal(draw(name), found)
+    assert flambeau.equal(draw(name), result)
 
 
 @pytest.mark.parametrize("name", DRAWING)
@@ -125,16 +125,16 @@ def test_seeds_of_devices():
 
 def test_states_of_devices():
     flambeau.rand(5, device=DEVICE)
-    kept, all_kept = module.get_rng_state(DEVICE), module.get_rng_state_all()
-    assert kept.is_cpu and kept.dtype == flambeau.uint8 and kept.shape == (16,)
+    saved, all_states = module.get_rng_state(DEVICE), module.get_rng_state_all()
+    assert saved.is_cpu and saved.dtype == flambeau.uint8 and saved.shape == (16,)
     first = flambeau.rand(5, device=DEVICE)
-    for back in (lambda: module.set_rng_state(kept), lambda: module.set_rng_state_all(all_kept)):
+    for back in (lambda: module.set_rng_state(saved), lambda: module.set_rng_state_all(all_states)):
         back()
         assert flambeau.equal(flambeau.rand(5, device=DEVICE), first)
     with pytest.raises(RuntimeError):
         module.get_rng_state(module.device_count())
     with pytest.raises(RuntimeError):
-        module.set_rng_state_all([kept] * (module.device_count() + 1))
+        module.set_rng_state_all([saved] * (module.device_count() + 1))
 
 
 def test_a_generator_keeps_its_device():
@@ -184,10 +184,10 @@ def test_a_trainer_keeps_the_states_of_devices():
     from flambeau.utils.trainer._position import random_states, set_random_states
 
     flambeau.rand(5, device=DEVICE)
-    kept = random_states()
+    saved = random_states()
     first = flambeau.rand(5, device=DEVICE)
     flambeau.manual_seed(1)
-    set_random_states(kept)
+    set_random_states(saved)
     assert flambeau.equal(flambeau.rand(5, device=DEVICE), first)
 
 

@@ -24,11 +24,11 @@ def moved(a: np.ndarray) -> flambeau.Tensor:
     return flambeau.from_numpy(a).to(DEVICE)
 
 
-def close(found, expected, dtype: str) -> None:
-    found = array(found) if isinstance(found, flambeau.Tensor) else found
+def close(actual, expected, dtype: str) -> None:
+    actual = array(actual) if isinstance(actual, flambeau.Tensor) else actual
     tolerance = 3e-4 if dtype == "float32" else 1e-9
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 adjoint = lambda a: np.swapaxes(a, -2, -1).conj()
@@ -43,8 +43,8 @@ def test_systems_and_inverses(shape, dtype):
     close(L.solve(moved(a).mT, moved(b)), np.linalg.solve(np.swapaxes(a, -2, -1), b), dtype)
     close(L.inv(moved(a)), np.linalg.inv(a), dtype)
     close(L.det(moved(a)) / 10 ** shape[-1], np.linalg.det(a) / 10 ** shape[-1], dtype)
-    for found, expected in zip(L.slogdet(moved(a)), np.linalg.slogdet(a), strict=True):
-        close(found, np.asarray(expected), dtype)
+    for actual, expected in zip(L.slogdet(moved(a)), np.linalg.slogdet(a), strict=True):
+        close(actual, np.asarray(expected), dtype)
     for upper in (False, True):
         triangle = np.triu(a) if upper else np.tril(a)
         close(L.solve_triangular(moved(a), moved(b), upper=upper), np.linalg.solve(triangle, b), dtype)
@@ -164,5 +164,5 @@ def test_complex_numbers_are_multiplied_and_summed(dtype):
         lambda x, y, at: x.scatter_add(0, at.expand(1, 2), x[:2]),
     )
     for call in calls:
-        found = call(x.to(DEVICE), y.to(DEVICE), at.to(DEVICE))
-        np.testing.assert_allclose(array(found), array(call(x, y, at)), rtol=1e-5)
+        result = call(x.to(DEVICE), y.to(DEVICE), at.to(DEVICE))
+        np.testing.assert_allclose(array(result), array(call(x, y, at)), rtol=1e-5)

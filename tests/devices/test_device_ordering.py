@@ -138,10 +138,10 @@ def test_counting():
     points, weights = flambeau.from_numpy(rng.random((200, 2))), flambeau.from_numpy(rng.random(200))
     for options in ({}, {"weight": weights}, {"density": True}, {"range": (0.1, 0.9, 0.0, 0.5)}):
         moved = {n: v.to(DEVICE) if isinstance(v, flambeau.Tensor) else v for n, v in options.items()}
-        found = flambeau.histogramdd(points.to(DEVICE), [4, 3], **moved)
+        actual = flambeau.histogramdd(points.to(DEVICE), [4, 3], **moved)
         expected = flambeau.histogramdd(points, [4, 3], **options)
-        np.testing.assert_allclose(array(found.hist), array(expected.hist), rtol=1e-12)
-        same(found.bin_edges, expected.bin_edges)
+        np.testing.assert_allclose(array(actual.hist), array(expected.hist), rtol=1e-12)
+        same(actual.bin_edges, expected.bin_edges)
     edges = flambeau.tensor([0.0, 0.2, 0.9], dtype=flambeau.float64)
     same(flambeau.histogram(weights.to(DEVICE), edges.to(DEVICE)), flambeau.histogram(weights, edges))
 

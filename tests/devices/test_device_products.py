@@ -60,14 +60,14 @@ def test_each_dtype_and_layout(dtype, turned):
     for m, k, n in SIZES:
         a, left = matrix(generator, dtype, (m, k), turned[0])
         b, right = matrix(generator, dtype, (k, n), turned[1])
-        found = (a @ b).cpu()
-        assert found.shape == (m, n) and found.dtype == a.dtype
+        actual = (a @ b).cpu()
+        assert actual.shape == (m, n) and actual.dtype == a.dtype
         if dtype in ROUNDING:
-            error = np.abs(found.double().numpy() - left @ right)
+            error = np.abs(actual.double().numpy() - left @ right)
             assert (error <= ROUNDING[dtype] * (np.abs(left) @ np.abs(right))).all(), (m, k, n)
         else:  # modulo the dtype's numbers, as everywhere
             wanted = (left.astype("i8") @ right.astype("i8")).astype(dtype)
-            assert np.array_equal(found.numpy(), wanted), (m, k, n)
+            assert np.array_equal(actual.numpy(), wanted), (m, k, n)
 
 
 @needs_device
@@ -86,11 +86,11 @@ def test_stacks_views_and_addends():
         (x.expand(2, 3, 4, 5, 6), y),
     ]
     for a, b in cases:
-        found = (a.to(TYPE) @ b.to(TYPE)).cpu()
-        assert found.shape == (a @ b).shape and np.allclose(found.numpy(), a.numpy() @ b.numpy(), atol=1e-5)
+        result = (a.to(TYPE) @ b.to(TYPE)).cpu()
+        assert result.shape == (a @ b).shape and np.allclose(result.numpy(), a.numpy() @ b.numpy(), atol=1e-5)
     m, a, b = flambeau.randn(5, 7), x[0, 0], y[0, 0]
-    found = flambeau.addmm(m.to(TYPE), a.to(TYPE), b.to(TYPE), beta=0.5, alpha=2).cpu()
-    assert np.allclose(found.numpy(), 0.5 * m.numpy() + 2 * a.numpy() @ b.numpy(), atol=1e-5)
+    result = flambeau.addmm(m.to(TYPE), a.to(TYPE), b.to(TYPE), beta=0.5, alpha=2).cpu()
+    assert np.allclose(result.numpy(), 0.5 * m.numpy() + 2 * a.numpy() @ b.numpy(), atol=1e-5)
     out = flambeau.full((5, 7), float("nan")).to(TYPE)
     assert np.allclose(
         flambeau.mm(a.to(TYPE), b.to(TYPE), out=out).cpu().numpy(), a.numpy() @ b.numpy(), atol=1e-5
@@ -112,9 +112,9 @@ def test_a_product_with_factors_and_addend_is_one_kernel(dtype, monkeypatch):
     monkeypatch.setattr(device_bodies, "matrix_product", None)
     alpha, beta = (2.0, 0.5) if dtype in ROUNDING else (2, 3)
     (a, x), (b, y), (m, z) = (matrix(generator, dtype, s, False) for s in ((33, 20), (20, 45), (33, 45)))
-    found = flambeau.addmm(m, a, b, alpha=alpha, beta=beta).cpu().double().numpy()
+    result = flambeau.addmm(m, a, b, alpha=alpha, beta=beta).cpu().double().numpy()
     magnitude = alpha * np.abs(x) @ np.abs(y) + beta * np.abs(z)
-    assert (np.abs(found - (alpha * x @ y + beta * z)) <= ROUNDING.get(dtype, 0) * magnitude).all()
+    assert (np.abs(result - (alpha * x @ y + beta * z)) <= ROUNDING.get(dtype, 0) * magnitude).all()
     assert len(launched) == 1 and launched[0].adds
     version = m._version
     m.addmm_(a, b)
@@ -125,8 +125,8 @@ def test_a_product_with_factors_and_addend_is_one_kernel(dtype, monkeypatch):
 def test_nan_stays_in_its_row_and_column():
     a, b = flambeau.ones(70, 40), flambeau.ones(40, 70)
     a[3, 5], b[7, 9] = float("nan"), float("inf")
-    found = (a.to(TYPE) @ b.to(TYPE)).cpu().numpy()
-    assert np.array_equal(np.isnan(found), np.isnan(a.numpy() @ b.numpy())) and np.isinf(found[0, 9])
+    result = (a.to(TYPE) @ b.to(TYPE)).cpu().numpy()
+    assert np.array_equal(np.isnan(result), np.isnan(a.numpy() @ b.numpy())) and np.isinf(result[0, 9])
 
 
 def test_narrow_rectangles_have_fewer_sums():
@@ -275,25 +275,25 @@ def test_a_layer_with_a_bias_is_one_kernel(dtype, monkeypatch):
     x, own = matrix(generator, dtype, (3, 5, 20), False)
     w, weight = matrix(generator, dtype, (45, 20), False)
     bias, b = matrix(generator, dtype, (45,), False)
-    found = flambeau.nn.functional.linear(x, w, bias).cpu().double().numpy()
+    result = flambeau.nn.functional.linear(x, w, bias).cpu().double().numpy()
     magnitude = np.abs(own) @ np.abs(weight.T) + np.abs(b)
-    assert (np.abs(found - (own @ weight.T + b)) <= ROUNDING[dtype] * magnitude).all()
+    assert (np.abs(result - (own @ weight.T + b)) <= ROUNDING[dtype] * magnitude).all()
     assert [k.addend for k in launched] == ["matrix"]
     x, w, own, weight = x[0], w[:5].t(), own[0], weight[:5].T
     for shape in ((), (1,), (5, 1), (1, 5), (5, 5)):
         c, numbers = matrix(generator, dtype, shape, False)
-        found = flambeau.addmm(c, x, w, beta=0.5, alpha=2).cpu().double().numpy()
+        result = flambeau.addmm(c, x, w, beta=0.5, alpha=2).cpu().double().numpy()
         magnitude = 2 * np.abs(own) @ np.abs(weight) + np.abs(numbers)
-        assert (np.abs(found - (2 * own @ weight + 0.5 * numbers)) <= ROUNDING[dtype] * magnitude).all()
+        assert (np.abs(result - (2 * own @ weight + 0.5 * numbers)) <= ROUNDING[dtype] * magnitude).all()
     assert [k.addend for k in launched[1:]] == ["row", "row", "row", "matrix", "matrix"]
     nothing = flambeau.full((5, 5), float("nan"), dtype=x.dtype).to(TYPE)
     assert not flambeau.addmm(nothing, x, w, beta=0).isnan().any() and launched[-1].addend == ""
     batch, other = x.expand(3, 5, 20), w.expand(3, 20, 5)
     for c in (flambeau.ones(5, 5), flambeau.ones(5)):
-        found = flambeau.addbmm(c.to(x.dtype).to(TYPE), batch, other, beta=2).cpu().double().numpy()
-        assert np.allclose(found, 3 * own @ weight + 2, atol=0.1 if dtype == "float16" else 1e-4)
-        found = flambeau.baddbmm(c.to(x.dtype).to(TYPE), batch, other, beta=2).cpu().double().numpy()
-        assert np.allclose(found, own @ weight + 2, atol=0.05 if dtype == "float16" else 1e-4)
+        result = flambeau.addbmm(c.to(x.dtype).to(TYPE), batch, other, beta=2).cpu().double().numpy()
+        assert np.allclose(result, 3 * own @ weight + 2, atol=0.1 if dtype == "float16" else 1e-4)
+        result = flambeau.baddbmm(c.to(x.dtype).to(TYPE), batch, other, beta=2).cpu().double().numpy()
+        assert np.allclose(result, own @ weight + 2, atol=0.05 if dtype == "float16" else 1e-4)
 
 
 def test_the_shape_follows_from_the_devices_vectors():

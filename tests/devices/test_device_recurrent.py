@@ -49,8 +49,8 @@ def test_values_and_gradients(kind, packed):
         flambeau.manual_seed(0)
         module, x = KINDS[kind](**more).double(), flambeau.randn(6, 4, 4).double()
         wanted = results(module, x, packed)
-        found = results(module.to(DEVICE), x.to(DEVICE), packed)
-        for a, b in zip(found, wanted, strict=True):
+        actual = results(module.to(DEVICE), x.to(DEVICE), packed)
+        for a, b in zip(actual, wanted, strict=True):
             np.testing.assert_allclose(array(a), array(b), rtol=1e-10, atol=1e-12)
 
 

@@ -43,9 +43,9 @@ def values(shape, dtype="float32", seed=0):
     return flambeau.from_numpy(random.standard_normal(shape)).to(getattr(flambeau, dtype))
 
 
-def close(found, expected, dtype="float32"):
+def close(actual, expected, dtype="float32"):
     rounding = ROUNDING[dtype]
-    np.testing.assert_allclose(array(found), array(expected), rtol=rounding, atol=rounding * 10)
+    np.testing.assert_allclose(array(actual), array(expected), rtol=rounding, atol=rounding * 10)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -54,9 +54,9 @@ def test_lengths(rows, length):
     x = values((rows, length))
     there = x.to(DEVICE)
     for name, function in ROWS.items():
-        found, expected = function(there), function(x)
-        assert found.shape == expected.shape, name
-        close(found, expected)
+        actual, expected = function(there), function(x)
+        assert actual.shape == expected.shape, name
+        close(actual, expected)
     for function in PLACES.values():
         same(function(there), function(x))
 
@@ -96,14 +96,14 @@ def test_integers(dtype):
 def test_gradients():
     for length in (33, 1025):
         for function in (ROWS["softmax"], ROWS["log_softmax"], ROWS["layer_norm"], ROWS["var"]):
-            found = []
+            results = []
             for device in ("cpu", DEVICE):
                 x = values((4, length)).to(device).requires_grad_()
                 weight = values((4, length), seed=1).to(device)
                 result = function(x)
                 (result * weight[(slice(None), *([0] * (2 - result.ndim)))]).sum().backward()
-                found.append(x.grad)
-            close(found[1], found[0])
+                results.append(x.grad)
+            close(results[1], results[0])
 
 
 def test_nothing_is_lost_of_nan_and_views():
@@ -120,9 +120,9 @@ def test_nothing_is_lost_of_nan_and_views():
     ):
         given, own = form(there), form(x)
         for name, function in ROWS.items():
-            found, expected = array(function(given)), array(function(own))
-            np.testing.assert_array_equal(np.isnan(found), np.isnan(expected), err_msg=name)
-            np.testing.assert_allclose(found, expected, rtol=3e-5, atol=3e-4, err_msg=name)
+            actual, expected = array(function(given)), array(function(own))
+            np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected), err_msg=name)
+            np.testing.assert_allclose(actual, expected, rtol=3e-5, atol=3e-4, err_msg=name)
         for function in PLACES.values():
             same(function(given), function(own))
 

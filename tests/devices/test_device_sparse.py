@@ -30,9 +30,9 @@ def test_the_results_of_the_cpu(name):
     a = RNG.standard_normal((6, 9)) * (RNG.random((6, 9)) < 0.4)
     x, y = flambeau.from_numpy(a), flambeau.from_numpy(RNG.standard_normal((9, 4)))
     expected = CALLS[name](x, y).to_dense()
-    found = CALLS[name](x.to(DEVICE), y.to(DEVICE)).to_dense()
-    assert found.device == DEVICE
-    np.testing.assert_allclose(array(found), array(expected), rtol=1e-12)
+    actual = CALLS[name](x.to(DEVICE), y.to(DEVICE)).to_dense()
+    assert actual.device == DEVICE
+    np.testing.assert_allclose(array(actual), array(expected), rtol=1e-12)
 
 
 def test_places():

@@ -12,7 +12,7 @@ from flambeau.operations.declare.registry import REGISTRY
 
 S = flambeau.special
 RNG = np.random.default_rng(3)
-SPREAD = np.concatenate(
+LOG_SPACED = np.concatenate(
     [np.linspace(-30, 30, 301), 10.0 ** RNG.uniform(-8, 2.5, 100), -(10.0 ** RNG.uniform(-8, 2.5, 100))]
 )
 # Name, SciPy's function, and the error relative to the larger of |result| and the size that is named: Bessel functions of both
@@ -37,20 +37,20 @@ FUNCTIONS = {
 }
 
 
-def close(found, expected, tolerance, size=0.0):
-    found, expected = array(found).astype("float64"), np.asarray(expected)
+def close(actual, expected, tolerance, size=0.0):
+    actual, expected = array(actual).astype("float64"), np.asarray(expected)
     with np.errstate(all="ignore"):
         scale = np.maximum(np.abs(expected), size)
-        wrong = ~((np.abs(found - expected) <= tolerance * scale) | (found == expected))
-    wrong &= ~(np.isnan(found) & np.isnan(expected))
-    assert not wrong.any(), (found[wrong][:3], expected[wrong][:3])
+        wrong = ~((np.abs(actual - expected) <= tolerance * scale) | (actual == expected))
+    wrong &= ~(np.isnan(actual) & np.isnan(expected))
+    assert not wrong.any(), (actual[wrong][:3], expected[wrong][:3])
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_one_number(name):
     theirs, tolerance, size = FUNCTIONS[name]
     theirs = getattr(scipy.special, theirs) if isinstance(theirs, str) else theirs
-    x = np.concatenate([SPREAD, [0.0, np.nan]])
+    x = np.concatenate([LOG_SPACED, [0.0, np.nan]])
     x = x[np.abs(x) < 80] if name == "airy_ai" else x
     with np.errstate(all="ignore"):
         expected = theirs(x)

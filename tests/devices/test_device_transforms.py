@@ -37,9 +37,9 @@ def moved(a: np.ndarray) -> flambeau.Tensor:
     return flambeau.from_numpy(np.ascontiguousarray(a)).to(DEVICE)
 
 
-def close(found: flambeau.Tensor, expected: np.ndarray, tolerance: float = 1e-12) -> None:
-    assert found.device == DEVICE and found.shape == expected.shape
-    error = np.abs(array(found) - expected).max(initial=0.0)
+def close(actual: flambeau.Tensor, expected: np.ndarray, tolerance: float = 1e-12) -> None:
+    assert actual.device == DEVICE and actual.shape == expected.shape
+    error = np.abs(array(actual) - expected).max(initial=0.0)
     assert error <= tolerance * np.abs(expected).max(initial=1.0)
 
 

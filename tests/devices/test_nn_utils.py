@@ -18,9 +18,9 @@ if not getattr(flambeau, TYPE).is_available():
 DEVICE = flambeau.device(TYPE, 0)
 
 
-def close(found, wanted):
-    assert found.device == DEVICE
-    return flambeau.allclose(found.cpu(), wanted, atol=1e-5)
+def close(actual, wanted):
+    assert actual.device == DEVICE
+    return flambeau.allclose(actual.cpu(), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
@@ -33,12 +33,12 @@ def test_packed_sequences(kind):
     moved = rnn.pack_sequence([part.to(DEVICE) for part in parts], enforce_sorted=False)
     assert close(moved.data, packed.data) and close(moved.unsorted_indices, packed.unsorted_indices)
     assert moved.batch_sizes.is_cpu and packed.to(DEVICE).sorted_indices.device == DEVICE
-    wanted, found = module(packed)[0], there(moved)[0]
+    wanted, actual = module(packed)[0], there(moved)[0]
     wanted.data.sum().backward()
-    found.data.sum().backward()
-    assert close(found.data, wanted.data)
+    actual.data.sum().backward()
+    assert close(actual.data, wanted.data)
     assert all(close(a.grad, b.grad) for a, b in zip(there.parameters(), module.parameters(), strict=True))
-    padded, lengths = rnn.pad_packed_sequence(found)
+    padded, lengths = rnn.pad_packed_sequence(actual)
     assert close(padded, rnn.pad_packed_sequence(wanted)[0]) and lengths.is_cpu
     assert all(close(a, b) for a, b in zip(rnn.unpack_sequence(moved), parts, strict=True))
     with pytest.raises(RuntimeError, match=f"1D CPU int64 tensor, but got 1D {TYPE}"):

@@ -35,10 +35,10 @@ def several(results):
     return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
 
-def assert_equal(found, expected, strides=None):
+def assert_equal(actual, expected, strides=None):
     """The same bits (any NaN for a NaN), on the device and on the CPU; `strides` are those of `expected` if not given."""
     strides = strides or [b.stride() for b in several(expected)]
-    for a, b, stride in zip(several(found), several(expected), strides, strict=True):
+    for a, b, stride in zip(several(actual), several(expected), strides, strict=True):
         assert a.device == DEVICE and b.is_cpu
         assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, stride)
         a, b = (x.detach().cpu().contiguous() for x in (a, b))
@@ -49,8 +49,8 @@ def assert_equal(found, expected, strides=None):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
-def assert_close(found, expected, tolerance=1e-5, atol=None):
-    for a, b in zip(several(found), several(expected), strict=True):
+def assert_close(actual, expected, tolerance=1e-5, atol=None):
+    for a, b in zip(several(actual), several(expected), strict=True):
         assert a.device == DEVICE and b.is_cpu
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         a, b = (x.detach().cpu() for x in (a, b))
@@ -65,16 +65,16 @@ def sample(entry, shape, dtype):
     """
     rng = np.random.default_rng(5)
     low, high = entry.domain
-    found = []
+    results = []
     for operand in entry.details["operands"]:
         if operand in ("condition", "mask"):
-            found.append(flambeau.from_numpy(np.asarray(rng.random(shape) < 0.5)))
+            results.append(flambeau.from_numpy(np.asarray(rng.random(shape) < 0.5)))
         elif operand in entry.details["raw"]:  # a position
-            found.append(flambeau.from_numpy(rng.integers(0, 9, shape)))
+            results.append(flambeau.from_numpy(rng.integers(0, 9, shape)))
         else:
             values = flambeau.from_numpy(np.asarray(rng.uniform(low, high, shape)))
-            found.append(values.to(getattr(flambeau, dtype)))
-    return found
+            results.append(values.to(getattr(flambeau, dtype)))
+    return results
 
 
 def params(entry):
@@ -113,8 +113,8 @@ def test_pointwise(entry):
         assert_equal(entry.function(*moved, **params(entry)), expected)
         for view in VIEWS if turn == 0 else VIEWS[turn % 3 :][:1]:
             lying = several(entry.function(*(view(x.to("meta")) for x in operands), **params(entry)))
-            found = entry.function(*map(view, moved), **params(entry))
-            assert_equal(found, tuple(map(view, expected)), [x.stride() for x in lying])
+            actual = entry.function(*map(view, moved), **params(entry))
+            assert_equal(actual, tuple(map(view, expected)), [x.stride() for x in lying])
 
 
 @pytest.mark.parametrize("entry", [e for e in POINTWISE if e.differentiable], ids=name_of)
@@ -265,12 +265,12 @@ def test_calls(name):
     arrays = [rng.standard_normal(SHAPES[n]).astype("float32") for n in names]
     own = [flambeau.from_numpy(a).requires_grad_() for a in arrays]
     theirs = [flambeau.from_numpy(a).to(DEVICE).requires_grad_() for a in arrays]
-    expected, found = call(*own), call(*theirs)
-    assert_close(found, expected)
-    assert found.requires_grad == expected.requires_grad
+    expected, actual = call(*own), call(*theirs)
+    assert_close(actual, expected)
+    assert actual.requires_grad == expected.requires_grad
     if expected.requires_grad:
         expected.square().sum().backward()
-        found.square().sum().backward()
+        actual.square().sum().backward()
         assert_close([x.grad for x in theirs], [x.grad for x in own], 1e-4)
 
 
@@ -307,8 +307,8 @@ def test_options_that_the_driver_does_not_know():
 def test_random_numbers_are_those_of_the_cpu(draw, dtype):
     generator = flambeau.Generator(device=DEVICE).manual_seed(9)
     assert generator.device == DEVICE
-    found = draw(1003, dtype=dtype, device=DEVICE, generator=generator)
-    assert_equal(found, draw(1003, dtype=dtype, generator=flambeau.Generator().manual_seed(9)))
+    result = draw(1003, dtype=dtype, device=DEVICE, generator=generator)
+    assert_equal(result, draw(1003, dtype=dtype, generator=flambeau.Generator().manual_seed(9)))
 
 
 def test_a_network_learns_as_on_the_cpu():
@@ -345,7 +345,7 @@ def test_optimisers_step_as_on_the_cpu(name, flags):
     cls = getattr(flambeau.optim, name)
     if not set(flags) <= set(inspect.signature(cls).parameters):
         flags = {"foreach": True}
-    found = []
+    results = []
     for place in ("cpu", DEVICE):
         options = {} if place == "cpu" and "capturable" in flags else flags
         real, z = flambeau.ones(5, device=place), flambeau.ones(2, dtype=flambeau.complex64, device=place)
@@ -357,14 +357,14 @@ def test_optimisers_step_as_on_the_cpu(name, flags):
             for p in params:
                 p.grad = flambeau.linspace(-1, 2, p.numel(), device=place).to(p.dtype) * (t + 1)
             optimizer.step()
-        found.append([p.detach().cpu().numpy() for p in params])
+        results.append([p.detach().cpu().numpy() for p in params])
         for entries in optimizer.state.values():
             if "step" in entries:
                 beside = "capturable" in options or "fused" in options
                 assert entries["step"].item() == 3 and entries["step"].device.type == (
                     flambeau.device(place if beside else "cpu").type
                 )
-    for ours, theirs in zip(*found):
+    for ours, theirs in zip(*results):
         np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-6)
 
 
@@ -374,7 +374,7 @@ def test_optimisers_step_as_on_the_cpu(name, flags):
 )
 def test_optimisers_of_other_kinds_step_as_on_the_cpu(name, tolerance):
     """Signs, matrices and lines; Muon's products are rounded to bfloat16."""
-    found = []
+    results = []
     for place in ("cpu", DEVICE):
         p = flambeau.linspace(-1, 1, 12).reshape(4, 3).to(place).requires_grad_()
         optimizer = getattr(flambeau.optim, name)([p], lr=0.1)
@@ -386,5 +386,5 @@ def test_optimisers_of_other_kinds_step_as_on_the_cpu(name, tolerance):
         for _ in range(3):
             optimizer.step(closure)
         assert p.device.type == flambeau.device(place).type
-        found.append(p.detach().cpu().numpy())
-    np.testing.assert_allclose(found[1], found[0], atol=tolerance)
+        results.append(p.detach().cpu().numpy())
+    np.testing.assert_allclose(results[1], results[0], atol=tolerance)

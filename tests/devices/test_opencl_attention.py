@@ -30,5 +30,5 @@ def test_flex_attention():
     rng = np.random.default_rng(0)
     shapes = ((1, 2, 40, 8), (1, 2, 40, 8), (1, 2, 40, 8), (2,), (2, 90))
     arrays = [rng.standard_normal(s).astype("float32") for s in shapes]
-    for found, wanted in zip(both_ways(TYPE, arrays), both_ways("cpu", arrays)):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    for actual, wanted in zip(both_ways(TYPE, arrays), both_ways("cpu", arrays)):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)

@@ -12,11 +12,11 @@ def test_a_step_on_an_accelerator():
     x, wanted = flambeau.randn(3, 3, device="opencl"), flambeau.zeros(3, 2, device="opencl")
     optimiser, scaler = flambeau.optim.SGD(net.parameters(), lr=0.1), flambeau.GradScaler("opencl", 1024.0)
     with flambeau.autocast("opencl"):
-        found = net(x)
-        loss = nn.functional.mse_loss(found, wanted)
+        actual = net(x)
+        loss = nn.functional.mse_loss(actual, wanted)
         single = x.half().exp()
         host = flambeau.ones(2, 2) @ flambeau.ones(2, 2)
-    assert (found.dtype, loss.dtype, single.dtype, host.dtype) == (
+    assert (actual.dtype, loss.dtype, single.dtype, host.dtype) == (
         flambeau.float16,
         *[flambeau.float32] * 3,
     )

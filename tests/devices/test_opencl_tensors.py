@@ -76,9 +76,9 @@ def test_pinned_memory():
 
 def test_a_number_on_the_cpu_may_be_mixed_in():
     x, two = flambeau.ones(3, device=DEVICE), flambeau.tensor(2.0, requires_grad=True)
-    found = x * two
-    assert found.tolist() == [2.0] * 3 and found.device == DEVICE
-    found.sum().backward()
+    result = x * two
+    assert result.tolist() == [2.0] * 3 and result.device == DEVICE
+    result.sum().backward()
     assert two.grad.is_cpu and two.grad.item() == 3.0
 
 
@@ -123,9 +123,9 @@ def test_devices_that_are_not_there():
 
 def test_an_index_out_of_bounds_is_reported_when_the_host_waits():
     x = flambeau.arange(4.0, device=DEVICE)
-    found = x[flambeau.tensor([1, 4], device=DEVICE)]
+    result = x[flambeau.tensor([1, 4], device=DEVICE)]
     with pytest.raises(IndexError, match="out of bounds on opencl:0: in index"):
-        found.cpu()
+        result.cpu()
     assert x.tolist() == [0.0, 1.0, 2.0, 3.0]  # reported once
     x[flambeau.tensor([-5], device=DEVICE)] = 7.0
     with pytest.raises(IndexError):

@@ -39,12 +39,12 @@ def test_kernels_and_copies_have_events_on_the_device(recorded):
 
 def test_kernels_belong_to_the_operation_that_launched_them(recorded):
     def kernels(name):
-        found, inside = [], [e for e in recorded.events() if e.name == name]
+        result, inside = [], [e for e in recorded.events() if e.name == name]
         while inside:
             event = inside.pop()
-            found += [k.name for k in event.kernels]
+            result += [k.name for k in event.kernels]
             inside += event.cpu_children
-        return found
+        return result
 
     assert kernels("aten::mul") == ["mul"]
     assert "matmul" in kernels("aten::matmul")

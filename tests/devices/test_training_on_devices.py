@@ -51,10 +51,10 @@ def test_gradients(name):
         x, w, g = (there(8, 8, seed=3 * seed + k) for k in range(3))
         x.requires_grad_()
         w.requires_grad_()
-        (a,), found = gradients(compiled, (x, w), (g,))
+        (a,), actual = gradients(compiled, (x, w), (g,))
         (b,), expected = gradients(function, (x, w), (g,))
         close(a, b)
-        for f, e in zip(found, expected, strict=True):
+        for f, e in zip(actual, expected, strict=True):
             close(f, e)
     planned(compiled)
 
@@ -63,9 +63,9 @@ def test_a_gradient_that_does_not_arrive_and_one_of_other_strides():
     function = lambda x: ((x * 2).exp(), x.sin() * 3)
     compiled, x, g = torch.compile(function), there(6, 5).requires_grad_(), there(5, 6, seed=1).T
     for grads in ((g, None), (None, g), (g, g)):
-        _, (found,) = gradients(compiled, (x,), grads)
+        _, (actual,) = gradients(compiled, (x,), grads)
         _, (expected,) = gradients(function, (x,), grads)
-        close(found, expected)
+        close(actual, expected)
 
 
 def test_a_second_derivative():
@@ -135,9 +135,9 @@ def test_a_training_step_is_one_plan(name):
     for k in range(5):
         x = there(*shape, seed=k)
         torch.manual_seed(k)
-        found = step(x, y)
+        result = step(x, y)
         torch.manual_seed(k)
-        close(found, plain(x, y))
+        close(result, plain(x, y))
     for a, b in zip(
         (*mine.parameters(), *mine.buffers()), (*others.parameters(), *others.buffers()), strict=True
     ):

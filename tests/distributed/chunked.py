@@ -71,15 +71,17 @@ def state(rank: int, size: int, fill: bool) -> dict[str, Any]:
     return {"model": model, "optim": optim, "meta": objects}
 
 
-def compare(found: dict[str, Any], rank: int, size: int) -> None:
+def compare(result: dict[str, Any], rank: int, size: int) -> None:
     """That a loaded state is the content."""
     for name, array in sharded.whole().items():
-        np.testing.assert_array_equal(found["model"][name].numpy(), array, err_msg=name)
-    compare_cut(found["model"], rank, size)
-    assert found["meta"] == sharded.OBJECTS and found["optim"]["param_groups"] == sharded.GROUPS
-    assert found["optim"]["state"]["bias"]["step"] == 3.0
+        np.testing.assert_array_equal(result["model"][name].numpy(), array, err_msg=name)
+    compare_cut(result["model"], rank, size)
+    assert result["meta"] == sharded.OBJECTS and result["optim"]["param_groups"] == sharded.GROUPS
+    assert result["optim"]["state"]["bias"]["step"] == 3.0
 
 
-def compare_cut(found: dict[str, Any], rank: int, size: int) -> None:
+def compare_cut(result: dict[str, Any], rank: int, size: int) -> None:
     for name, (array, dim) in sharded.cut().items():
-        np.testing.assert_array_equal(found[name].local.numpy(), box(array, dim, rank, size)[0], err_msg=name)
+        np.testing.assert_array_equal(
+            result[name].local.numpy(), box(array, dim, rank, size)[0], err_msg=name
+        )

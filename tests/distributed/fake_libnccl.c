@@ -36,9 +36,9 @@ static int version(void) { const char *v = getenv("FAKE_NCCL_VERSION"); return v
 static __thread struct op *first, **last;
 static __thread int depth;
 static void *launch(void) {
-    static void *found;
-    if (!found) found = dlsym(dlopen(getenv("FLAMBEAU_LIBCUDA"), RTLD_NOW), "cuLaunchHostFunc");
-    return found;
+    static void *launch;
+    if (!launch) launch = dlsym(dlopen(getenv("FLAMBEAU_LIBCUDA"), RTLD_NOW), "cuLaunchHostFunc");
+    return launch;
 }
 
 // --- elements ------------------------------

@@ -57,12 +57,12 @@ def form(rank: int, size: int, path: str, backend: str = "nccl", seconds: float 
 
 def numbers(dtype: str, rank: int, shape: tuple[int, ...]) -> np.ndarray:
     """Small whole numbers of a rank, which every dtype adds and multiplies without rounding."""
-    found = np.random.default_rng(rank).integers(1, 4, shape)
+    result = np.random.default_rng(rank).integers(1, 4, shape)
     if dtype == "bool":
-        return (found + rank) % 2 == 0
+        return (result + rank) % 2 == 0
     if dtype.startswith("complex"):
-        return found + 1j * np.random.default_rng(rank + 50).integers(1, 4, shape)
-    return found
+        return result + 1j * np.random.default_rng(rank + 50).integers(1, 4, shape)
+    return result
 
 
 def on_device(values: np.ndarray, dtype: str) -> torch.Tensor:
@@ -70,8 +70,8 @@ def on_device(values: np.ndarray, dtype: str) -> torch.Tensor:
 
 
 def back(tensor: torch.Tensor) -> np.ndarray:
-    found = tensor.cpu()
-    wide = found if found.dtype is torch.bool or found.is_complex() else found.to(torch.float64)
+    result = tensor.cpu()
+    wide = result if result.dtype is torch.bool or result.is_complex() else result.to(torch.float64)
     return np.array(wide.tolist())
 
 
@@ -149,23 +149,23 @@ def copies(rank, size, path):
         x = on_device(mine, dtype)
         dist.broadcast(x, size - 1)
         same(x, parts[-1])
-        found = [on_device(np.zeros((size, 2)), dtype) for _ in range(size)]
-        dist.all_gather(found, on_device(mine, dtype))
-        for tensor, part in zip(found, parts):
+        results = [on_device(np.zeros((size, 2)), dtype) for _ in range(size)]
+        dist.all_gather(results, on_device(mine, dtype))
+        for tensor, part in zip(results, parts):
             same(tensor, part)
         whole = on_device(np.zeros((size * size, 2)), dtype)
         dist.all_gather_into_tensor(whole, on_device(mine, dtype))
         same(whole, np.concatenate(parts))
-        found = [on_device(np.zeros((size, 2)), dtype) for _ in range(size)]
-        dist.gather(on_device(mine, dtype), found if rank == 0 else None, dst=0)
-        for tensor, part in zip(found, parts):
+        results = [on_device(np.zeros((size, 2)), dtype) for _ in range(size)]
+        dist.gather(on_device(mine, dtype), results if rank == 0 else None, dst=0)
+        for tensor, part in zip(results, parts):
             same(tensor, part if rank == 0 else np.zeros((size, 2)))
         x = on_device(np.zeros(2), dtype)
         dist.scatter(x, list(on_device(mine, dtype)) if rank == size - 1 else None, src=size - 1)
         same(x, parts[-1][rank])
-        found = [on_device(np.zeros(2), dtype) for _ in range(size)]
-        dist.all_to_all(found, list(on_device(mine, dtype)))
-        for r, tensor in enumerate(found):
+        results = [on_device(np.zeros(2), dtype) for _ in range(size)]
+        dist.all_to_all(results, list(on_device(mine, dtype)))
+        for r, tensor in enumerate(results):
             same(tensor, parts[r][rank])
         x = on_device(np.zeros((size, 2)), dtype)
         dist.all_to_all_single(x, on_device(mine, dtype))
@@ -248,12 +248,12 @@ def orders(rank, size, path):
     lost = on_device(
         np.full(1000, rank + 1), "float32"
     )  # freed at once: its memory is not handed on before the work is done
-    kept = torch.zeros(1000 * size, device="cuda")
-    work = dist.all_gather_into_tensor(kept, lost, async_op=True)
+    gathered = torch.zeros(1000 * size, device="cuda")
+    work = dist.all_gather_into_tensor(gathered, lost, async_op=True)
     del lost
     again = torch.full((1000,), -1.0).to("cuda")
     work.wait()
-    same(kept, np.repeat(np.arange(1, size + 1), 1000))
+    same(gathered, np.repeat(np.arange(1, size + 1), 1000))
     same(again, np.full(1000, -1))
     fake_driver.set("delay", 0)
     groups = count("groups")
@@ -465,10 +465,10 @@ WHY = {
 @pytest.mark.parametrize("what", WHY)
 def test_faults(what, tmp_path):
     with started(2, faults, str(tmp_path / "store"), what, form=False) as (processes, pipes):
-        found = results(processes, pipes)
-    text, lost = found[0]
+        result = results(processes, pipes)
+    text, lost = result[0]
     assert re.search(WHY[what], text), text
-    assert isinstance(found[1], Ended) == (what == "killed")
+    assert isinstance(result[1], Ended) == (what == "killed")
     assert lost == ([1] if what == "killed" else [])
 
 

@@ -59,8 +59,8 @@ sys.exit(any(other.returncode > 0 for other in others))
 
 
 def run(size: int, early: list[int], *words: str) -> list:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = str(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as result:
+        port = str(result.getsockname()[1])
     environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     command = [sys.executable, "-c", PROGRAM, str(size), json.dumps(early), *words]

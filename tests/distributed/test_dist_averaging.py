@@ -130,17 +130,17 @@ def a_hook_of_pytorchs_kind(rank, size):
         return dist.all_reduce(tensor, async_op=True).get_future().then(lambda done: done.value()[0])
 
     model.register_comm_hook(None, hook)
-    found = backward(model, 0, rank)
-    for mine, want in zip(found, np_mean(0, size)):
+    result = backward(model, 0, rank)
+    for mine, want in zip(result, np_mean(0, size)):
         np.testing.assert_allclose(mine, want, rtol=1e-5, atol=1e-6)
     own = np.concatenate([g.reshape(-1) for g in reversed(gradients(0, rank, SHAPES))])
     np.testing.assert_array_equal(torch.cat(seen).numpy(), own)
     for kind in DDPCommHookType:
         model = DDP(Given(SHAPES))
         register_ddp_comm_hook(kind, model)
-        found = backward(model, 0, rank)
+        result = backward(model, 0, rank)
         wants = gradients(0, rank, SHAPES) if kind.name == "NOOP" else np_mean(0, size)
-        for mine, want in zip(found, wants):
+        for mine, want in zip(result, wants):
             np.testing.assert_allclose(mine, want, rtol=3e-2, atol=3e-2)
 
 
@@ -176,14 +176,14 @@ def power(rank, size, hook, by_shape):
             fresh = pickle.loads(pickle.dumps(state))
             assert fresh.iter == 4 and fresh.process_group is dist.group.WORLD
             model.reducer.state = state = fresh
-        found = backward(model, step, rank)
+        result = backward(model, step, rank)
         given = everyones(step, size)
         if step < 2:
-            for mine, want in zip(found, np_mean(step, size)):
+            for mine, want in zip(result, np_mean(step, size)):
                 np.testing.assert_allclose(mine, want, rtol=1e-5, atol=1e-6)
             continue
         if hook is batched_powerSGD_hook:
-            check_square(found, given, errors, bases, state, size, step)
+            check_square(result, given, errors, bases, state, size, step)
             continue
         for k, shape in enumerate(SHAPES):
             corrected = [given[r][k] + errors[r][k] for r in range(size)]
@@ -192,7 +192,7 @@ def power(rank, size, hook, by_shape):
                 matrices = [m.reshape(rows, columns).astype("float64") for m in corrected]
                 if k not in bases:  # the first Q is drawn: the result lies in the span that it gives
                     mean = sum(matrices) / size
-                    mine = found[k].reshape(rows, columns)
+                    mine = result[k].reshape(rows, columns)
                     assert np.linalg.matrix_rank(mine, tol=1e-4) == 2
                     p, _, _ = np.linalg.svd(mine)
                     np.testing.assert_allclose(p[:, :2] @ p[:, :2].T @ mean, mine, rtol=1e-3, atol=1e-4)
@@ -204,22 +204,22 @@ def power(rank, size, hook, by_shape):
                 want = want.reshape(shape)
             else:
                 want = np.mean(corrected, 0)
-            np.testing.assert_allclose(found[k], want, rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(result[k], want, rtol=1e-3, atol=1e-4)
             for r in range(size):
                 errors[r][k] = corrected[r] - want
     ratio, before, after = state.compression_stats()
     assert ratio == before / after > 1 and before == 4 * 374
     everywhere = [None] * size
-    dist.all_gather_object(everywhere, [g.tobytes() for g in found])
+    dist.all_gather_object(everywhere, [g.tobytes() for g in result])
     assert everywhere == [everywhere[0]] * size  # the same bits on all
 
 
-def check_square(found, given, errors, bases, state, size, step):
+def check_square(result, given, errors, bases, state, size, step):
     flat = [np.concatenate([g.reshape(-1) for g in reversed(each)]).astype("float64") for each in given]
     side = int(np.ceil(np.sqrt(flat[0].size)))
     left = bases.setdefault("errors", [np.zeros(flat[0].size) for _ in range(size)])
     corrected = [f + e for f, e in zip(flat, left)]
-    mine = np.concatenate([g.reshape(-1) for g in reversed(found)])
+    mine = np.concatenate([g.reshape(-1) for g in reversed(result)])
     if "q" in bases:
         squares = [np.pad(c, (0, side * side - c.size)).reshape(side, side) for c in corrected]
         q, _ = np.linalg.qr(bases["q"])
@@ -278,12 +278,12 @@ def local(rank, size):
         model = DDP(Given(SHAPES), bucket_cap_mb=0.001)
         model.register_comm_hook(state, post_localSGD_hook)
         for step in range(4):
-            found, given = backward(model, step, rank), everyones(step, size)
+            result, given = backward(model, step, rank), everyones(step, size)
             if step < 2:
                 members = range(size)
             else:
                 members = dist.get_process_group_ranks(pair) if everybody else [rank]
-            for k, mine in enumerate(found):
+            for k, mine in enumerate(result):
                 want = np.mean([given[r][k] for r in members], 0)
                 np.testing.assert_allclose(mine, want, rtol=1e-5, atol=1e-6)
 

@@ -25,7 +25,7 @@ from flambeau.distributed.checkpoint import format_utils, planner
 from flambeau.distributed.checkpoint._nested_dict import flatten_state_dict, set_element
 from flambeau.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 
-KEPT = Path(__file__).resolve().parents[1] / "data" / "torch" / "dcp"
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "torch" / "dcp"
 pytestmark = pytest.mark.filterwarnings(
     "ignore:torch.distributed is unavailable", "ignore:Detected an existing"
 )
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings(
 def loads_of_torch(rank, size):
     for name in ("of_1", "of_2", "of_4", "mesh_4"):
         state = chunked.state(rank, size, False)
-        dcp.load(state, checkpoint_id=KEPT / name)
+        dcp.load(state, checkpoint_id=FOLDER / name)
         chunked.compare(state, rank, size)
     for name in ("sharded_2", "former_2"):
         state = {
@@ -46,17 +46,17 @@ def loads_of_torch(rank, size):
             if key in sharded.cut()
         }
         state["epoch"] = 0
-        dcp.load(state, checkpoint_id=KEPT / name)
+        dcp.load(state, checkpoint_id=FOLDER / name)
         chunked.compare_cut(state, rank, size)
         assert state["epoch"] == 7
     state = {
         key: value for key, value in chunked.state(rank, size, False)["model"].items() if key in sharded.cut()
     }
-    dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader(str(KEPT / "hf_2")))
+    dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader(str(FOLDER / "hf_2")))
     chunked.compare_cut(state, rank, size)
     if size == 2:
         state = {"mine": torch.zeros(2), "rank": -1}
-        dcp.load(state, checkpoint_id=KEPT / "alone_2")
+        dcp.load(state, checkpoint_id=FOLDER / "alone_2")
         assert state["mine"].tolist() == [rank, rank] and state["rank"] == rank
 
 
@@ -68,18 +68,20 @@ def test_checkpoints_of_pytorch_load_on_any_number_of_processes(size):
 def test_metadata_of_pytorch_says_how_tensors_were_cut():
     for name in ("of_4", "sharded_2", "former_2"):
         size = int(name[-1])
-        metadata = dcp.FileSystemReader(KEPT / name).read_metadata()
+        metadata = dcp.FileSystemReader(FOLDER / name).read_metadata()
         prefix = "model." if name == "of_4" else ""
         for key, (array, dim) in sharded.cut().items():
-            found = metadata.state_dict_metadata[prefix + key]
+            result = metadata.state_dict_metadata[prefix + key]
             want = {tuple(map(tuple, sharded.chunk(array.shape, dim, rank, size))) for rank in range(size)}
-            assert {(tuple(c.offsets), tuple(c.sizes)) for c in found.chunks} == want
-            assert str(found.properties.dtype).endswith(str(array.dtype)) and tuple(found.size) == array.shape
+            assert {(tuple(c.offsets), tuple(c.sizes)) for c in result.chunks} == want
+            assert (
+                str(result.properties.dtype).endswith(str(array.dtype)) and tuple(result.size) == array.shape
+            )
 
 
 def test_modules_that_pytorch_called_otherwise_before(tmp_path):
     """PyTorch 1.13 had the package under another name, Python 3.13 has `pathlib` in parts."""
-    shutil.copytree(KEPT / "of_1", tmp_path / "all")
+    shutil.copytree(FOLDER / "of_1", tmp_path / "all")
     content = (tmp_path / "all" / ".metadata").read_bytes()
     for old, new in (
         ("torch.distributed.checkpoint.metadata", "torch.distributed._shard.checkpoint.metadata"),
@@ -174,12 +176,12 @@ def test_dtypes_and_values(tmp_path):
     }
     dcp.save(state, checkpoint_id=tmp_path)
     assert os.path.getsize(tmp_path / "__0_0.distcp") < 60_000  # of `view` not all that it looks at
-    found = _load_state_dict_from_keys(checkpoint_id=tmp_path)
+    result = _load_state_dict_from_keys(checkpoint_id=tmp_path)
     for key in state:
         if key != "deep":
-            assert torch.equal(found[key], state[key]) and found[key].dtype is state[key].dtype, key
-    assert found["deep"].keys() == {"list", "3", "empty", "plain"}
-    assert found["deep"]["list"][0]["x"].tolist() == [1.0] and found["deep"]["plain"] == [1, 2]
+            assert torch.equal(result[key], state[key]) and result[key].dtype is state[key].dtype, key
+    assert result["deep"].keys() == {"list", "3", "empty", "plain"}
+    assert result["deep"]["list"][0]["x"].tolist() == [1.0] and result["deep"]["plain"] == [1, 2]
     assert list(_load_state_dict_from_keys("deep.list", checkpoint_id=tmp_path)["deep"]) == ["list"]
     wide = {"float32": torch.zeros(4, dtype=torch.float64), "int8": torch.zeros(4)}
     dcp.load(wide, checkpoint_id=tmp_path)
@@ -313,9 +315,9 @@ def failing(rank, size, folder):
         dcp.load({"x": 1}, checkpoint_id=f"{folder}/nowhere")
     with pytest.raises(ValueError, match="coordinator_rank must be a rank of 2, got 5"):
         dcp.state_dict_saver._save_state_dict({}, dcp.FileSystemWriter(folder), coordinator_rank=5)
-    found = torch.ones(1)
-    dist.all_reduce(found)  # the group is as good as before
-    assert found.item() == size
+    actual = torch.ones(1)
+    dist.all_reduce(actual)  # the group is as good as before
+    assert actual.item() == size
 
 
 def test_one_ranks_failure_is_raised_on_all(tmp_path):
@@ -406,8 +408,8 @@ def test_a_killed_rank_leaves_a_whole_checkpoint(victim, tmp_path):
             time.sleep(delay)
             processes[victim].kill()
             with pytest.raises(AssertionError, match=f"DistBackendError.*rank {victim} died"):
-                found = results(processes, pipes)
-                assert any(not isinstance(each, Ended) for each in found), found
+                result = results(processes, pipes)
+                assert any(not isinstance(each, Ended) for each in result), result
         state = {"x": torch.zeros(64, 32), "step": 0}
         dcp.load(state, checkpoint_id=folder)
         assert state["step"] >= 1 and (state["x"] == state["step"]).all()
@@ -544,8 +546,8 @@ class Halved(dcp.DefaultSavePlanner):
         return plan
 
     def resolve_data(self, write_item):
-        found = super().resolve_data(write_item)
-        return found if write_item.type is planner.WriteItemType.BYTE_IO else found.to(torch.float16)
+        result = super().resolve_data(write_item)
+        return result if write_item.type is planner.WriteItemType.BYTE_IO else result.to(torch.float16)
 
 
 class Extra(dcp.DefaultSavePlanner):
@@ -571,8 +573,8 @@ class Renaming(dcp.DefaultLoadPlanner):
 def test_planners_of_ones_own(tmp_path):
     state = {"x": torch.ones(3) / 3, "step": 1}
     dcp.save(state, checkpoint_id=tmp_path / "half", planner=Halved())
-    found = _load_state_dict_from_keys(checkpoint_id=tmp_path / "half")
-    assert found["x"].dtype is torch.float16 and found["step"] == 1
+    result = _load_state_dict_from_keys(checkpoint_id=tmp_path / "half")
+    assert result["x"].dtype is torch.float16 and result["step"] == 1
     dcp.save(state, checkpoint_id=tmp_path / "extra", planner=Extra())
     assert dcp.FileSystemReader(tmp_path / "extra").read_metadata().planner_data == ["of this rank"]
     dcp.save({"foo_x": torch.ones(3)}, checkpoint_id=tmp_path / "renamed")
@@ -612,8 +614,8 @@ def caching(rank, size, folder):
 
 
 def test_plans_that_do_not_change_are_not_sent_again(tmp_path):
-    found = world(2, caching, str(tmp_path))
-    assert found == [
+    result = world(2, caching, str(tmp_path))
+    assert result == [
         [True, False, False, True, False, True, False],
         [True, False, True, True, False, True, False],
     ]
@@ -648,9 +650,9 @@ def without_collectives(rank, size, folder):
     assert sorted(os.listdir(folder)) == sorted(
         f"__{r}{end}" for r in range(2) for end in (".metadata", "_0.distcp")
     )
-    found = {"x": torch.zeros(2), "rank": -1}
-    dcp.load(found, checkpoint_id=folder)
-    assert found["x"].tolist() == [rank, rank] and found["rank"] == rank
+    results = {"x": torch.zeros(2), "rank": -1}
+    dcp.load(results, checkpoint_id=folder)
+    assert results["x"].tolist() == [rank, rank] and results["rank"] == rank
 
 
 def test_ranks_that_save_by_themselves(tmp_path):
@@ -677,8 +679,8 @@ def former_names(rank, size, folder):
         dcp.load(state, storage_reader=reader, planner=made, checkpoint_id=path)
         return state
 
-    found = read({"net": {"x": torch.zeros(6)}, "y": torch.zeros(2, 2)})
-    assert found["net"]["x"].tolist() == list(range(6)) and found["y"].sum() == 4
+    result = read({"net": {"x": torch.zeros(6)}, "y": torch.zeros(2, 2)})
+    assert result["net"]["x"].tolist() == list(range(6)) and result["y"].sum() == 4
     for state, said in (
         ({"net": {"x": torch.zeros(6 + rank)}}, "the ranks load different names or sizes"),
         ({"net": {"x": torch.zeros(7)}}, "'net.x' has shape"),
@@ -695,11 +697,11 @@ def test_former_names_and_files_of_save(tmp_path):
 
 def test_conversions(tmp_path):
     for name in ("of_2", "mesh_4"):
-        format_utils.main(["dcp_to_torch", str(KEPT / name), str(tmp_path / "all.pt")])
-        found = torch.load(tmp_path / "all.pt")
+        format_utils.main(["dcp_to_torch", str(FOLDER / name), str(tmp_path / "all.pt")])
+        result = torch.load(tmp_path / "all.pt")
         for key, (array, _) in sharded.cut().items():
-            np.testing.assert_array_equal(found["model"][key].numpy(), array)
-        assert found["meta"] == sharded.OBJECTS and found["optim"]["param_groups"] == sharded.GROUPS
+            np.testing.assert_array_equal(result["model"][key].numpy(), array)
+        assert result["meta"] == sharded.OBJECTS and result["optim"]["param_groups"] == sharded.GROUPS
     format_utils.main(["torch_to_dcp", str(tmp_path / "all.pt"), str(tmp_path / "dcp")])
     state = chunked.state(0, 1, False)
     dcp.load(state, checkpoint_id=tmp_path / "dcp")
@@ -717,9 +719,9 @@ def safetensors(rank, size, folder):
     dist.barrier()
     names = [f"model-0000{k}-of-00002.safetensors" for k in (1, 2)]
     assert sorted(os.listdir(folder)) == [*names, "model.safetensors.index.json", "sharded"]
-    found = {**load_file(f"{folder}/{names[0]}"), **load_file(f"{folder}/{names[1]}")}
+    results = {**load_file(f"{folder}/{names[0]}"), **load_file(f"{folder}/{names[1]}")}
     for key, (array, _) in sharded.cut().items():
-        np.testing.assert_array_equal(found[key].numpy(), array, err_msg=key)
+        np.testing.assert_array_equal(results[key].numpy(), array, err_msg=key)
     for place in (folder, f"{folder}/sharded"):
         fresh = {
             key: value for key, value in chunked.state(rank, size, False)["model"].items() if key in model
@@ -748,14 +750,14 @@ def distributed(mesh, placements, fill=True):
     """The tensors of `sharded.cut` over a mesh, placed so; "own" is `Shard` of the dimension there, "other" of the next."""
     from flambeau.distributed.tensor import Shard, distribute_tensor
 
-    found = {}
+    results = {}
     for name, (array, dim) in sharded.cut().items():
         here = [
             Shard(dim if p == "own" else (dim + 1) % array.ndim) if isinstance(p, str) else p
             for p in placements
         ]
-        found[name] = distribute_tensor(chunked.tensor(array, fill), mesh, here)
-    return found
+        results[name] = distribute_tensor(chunked.tensor(array, fill), mesh, here)
+    return results
 
 
 def compare_distributed(state):
@@ -795,7 +797,7 @@ def resharding(rank, size, folder):
         np.array_equal(whole["model"][name].numpy(), array) for name, (array, _) in sharded.cut().items()
     )
     dcp.save(whole, checkpoint_id=f"{folder}/whole")
-    for source in (f"{folder}/whole", KEPT / "of_2", KEPT / "mesh_4"):
+    for source in (f"{folder}/whole", FOLDER / "of_2", FOLDER / "mesh_4"):
         fresh = {"model": distributed(square, ["own", "other"], fill=False)}
         dcp.load(fresh, checkpoint_id=source)
         compare_distributed(fresh["model"])
@@ -815,11 +817,11 @@ def resharding(rank, size, folder):
 
     part = DeviceMesh("cpu", [0, 1])
     dcp.save({"x": distribute_tensor(torch.arange(6.0), part, [Shard(0)])}, checkpoint_id=f"{folder}/part")
-    found = {"x": distribute_tensor(torch.zeros(6), DeviceMesh("cpu", [3, 1, 2]), [Shard(0)])}
-    dcp.load(found, checkpoint_id=f"{folder}/part")
+    results = {"x": distribute_tensor(torch.zeros(6), DeviceMesh("cpu", [3, 1, 2]), [Shard(0)])}
+    dcp.load(results, checkpoint_id=f"{folder}/part")
     if rank > 0:
         at = [3, 1, 2].index(rank)
-        assert found["x"].to_local().tolist() == [2 * at, 2 * at + 1]
+        assert results["x"].to_local().tolist() == [2 * at, 2 * at + 1]
     with pytest.raises(dcp.CheckpointException, match="'x' is a sum that is still to be added up"):
         dcp.save(
             {"x": DTensor.from_local(torch.ones(2), line, [Partial()])}, checkpoint_id=f"{folder}/partial"

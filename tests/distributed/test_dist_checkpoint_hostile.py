@@ -25,7 +25,7 @@ from flambeau.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-KEPT = Path(__file__).resolve().parents[1] / "data" / "torch" / "dcp"
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "torch" / "dcp"
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is unavailable")
 EACH = 80  # mutations of a kind
 
@@ -46,10 +46,10 @@ def load_or_error(folder):
     try:
         dcp.load(state, checkpoint_id=folder)
     except dcp.CheckpointException as error:
-        ((found, _),) = error.failures.values()
-        assert isinstance(found, (RuntimeError, ValueError, OSError, AssertionError)), repr(found)
-        assert len(str(found)) > 10
-        return str(found)
+        ((result, _),) = error.failures.values()
+        assert isinstance(result, (RuntimeError, ValueError, OSError, AssertionError)), repr(result)
+        assert len(str(result)) > 10
+        return str(result)
     chunked.compare(state, 0, 1)
     return None
 
@@ -71,9 +71,9 @@ def mutations(content: bytes, seed: int):
 
 
 @pytest.mark.parametrize("name", [".metadata", "__0_0.distcp", "__1_0.distcp"])
-@pytest.mark.parametrize("kept", ["of_2", "of_4"])
-def test_damaged_files_raise_or_load_right(kept, name, tmp_path, nothing_runs):
-    shutil.copytree(KEPT / kept, tmp_path / "all")
+@pytest.mark.parametrize("saved", ["of_2", "of_4"])
+def test_damaged_files_raise_or_load_right(saved, name, tmp_path, nothing_runs):
+    shutil.copytree(FOLDER / saved, tmp_path / "all")
     content, errors = (tmp_path / "all" / name).read_bytes(), 0
     for data in mutations(content, len(content)):
         (tmp_path / "all" / name).write_bytes(data)
@@ -109,7 +109,7 @@ def evil_pickles(marker):
 
 
 def test_other_pickles_in_place_of_metadata(tmp_path):
-    shutil.copytree(KEPT / "of_1", tmp_path / "all")
+    shutil.copytree(FOLDER / "of_1", tmp_path / "all")
     for data in evil_pickles(str(tmp_path / "ran")):
         (tmp_path / "all" / ".metadata").write_bytes(data)
         assert ".metadata" in load_or_error(tmp_path / "all")
@@ -242,7 +242,7 @@ def test_chunks_that_overlap_are_refused(tmp_path):
 
 
 def test_damaged_safetensors(tmp_path, nothing_runs):
-    shutil.copytree(KEPT / "hf_2", tmp_path / "all")
+    shutil.copytree(FOLDER / "hf_2", tmp_path / "all")
     path = sorted((tmp_path / "all").iterdir())[0]
     content, errors = path.read_bytes(), 0
     header = content[: 8 + int.from_bytes(content[:8], "little")]
@@ -254,6 +254,8 @@ def test_damaged_safetensors(tmp_path, nothing_runs):
         try:
             dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader(str(tmp_path / "all")))
         except dcp.CheckpointException as error:
-            assert all(isinstance(found, (RuntimeError, ValueError)) for found, _ in error.failures.values())
+            assert all(
+                isinstance(result, (RuntimeError, ValueError)) for result, _ in error.failures.values()
+            )
             errors += 1
     assert errors > EACH // 2

@@ -35,8 +35,8 @@ def values(rank: int, dtype, shape=(3, 5)) -> np.ndarray:
     rng = np.random.default_rng(100 + rank)
     if dtype is torch.bool:
         return rng.integers(0, 2, shape).astype(bool)
-    found = rng.integers(1, 4, shape)
-    return found + 1j * rng.integers(-2, 3, shape) if dtype.is_complex else found
+    result = rng.integers(1, 4, shape)
+    return result + 1j * rng.integers(-2, 3, shape) if dtype.is_complex else result
 
 
 def tensor(array, dtype):
@@ -78,11 +78,11 @@ def operations(dtype) -> list[str]:
     )
 
 
-def close(found, wanted, dtype, said):
+def close(actual, wanted, dtype, said):
     rtol = {torch.bfloat16: 2**-8, torch.float16: 2**-11, torch.float32: 2e-7, torch.complex64: 2e-7}.get(
         dtype, 1e-15
     )
-    np.testing.assert_allclose(numbers(found), wanted, rtol=rtol, atol=0, err_msg=str(said))
+    np.testing.assert_allclose(numbers(actual), wanted, rtol=rtol, atol=0, err_msg=str(said))
 
 
 def reductions(rank, size):
@@ -126,16 +126,16 @@ def copies(rank, size):
             close(there, arrays[root], dtype, "broadcast")
             received = [torch.zeros_like(mine) for _ in range(size)] if rank == root else None
             dist.gather(mine, received, root)
-            for k, found in enumerate(received or []):
-                close(found, arrays[k], dtype, "gather")
+            for k, result in enumerate(received or []):
+                close(result, arrays[k], dtype, "gather")
             sent = [tensor(values(50 + k, dtype), dtype) for k in range(size)] if rank == root else None
             there = torch.zeros_like(mine)
             dist.scatter(there, sent, root)
             close(there, values(50 + rank, dtype), dtype, "scatter")
         received = [torch.zeros_like(mine) for _ in range(size)]
         dist.all_gather(received, mine)
-        for k, found in enumerate(received):
-            close(found, arrays[k], dtype, "all_gather")
+        for k, result in enumerate(received):
+            close(result, arrays[k], dtype, "all_gather")
         for shape, joined in (((size, 3, 5), np.stack), ((3 * size, 5), np.concatenate)):
             whole = tensor(np.zeros(shape), dtype)
             dist.all_gather_into_tensor(whole, mine)
@@ -143,8 +143,8 @@ def copies(rank, size):
         table = [[values(9 * r + k, dtype, (2,)) for k in range(size)] for r in range(size)]
         received = [tensor(np.zeros(2), dtype) for _ in range(size)]
         dist.all_to_all(received, [tensor(a, dtype) for a in table[rank]])
-        for k, found in enumerate(received):
-            close(found, table[k][rank], dtype, "all_to_all")
+        for k, result in enumerate(received):
+            close(result, table[k][rank], dtype, "all_to_all")
         out = tensor(np.zeros(2 * size), dtype)
         dist.all_to_all_single(out, tensor(np.concatenate(table[rank]), dtype))
         close(out, np.concatenate([row[rank] for row in table]), dtype, "all_to_all_single")
@@ -328,9 +328,9 @@ def in_groups(rank, size):
         dist.broadcast(x, 1 - rank % 2, group=mine)
     here, made = dist.new_subgroups(2)
     assert len(made) == 2 and dist.get_process_group_ranks(here) == [rank // 2 * 2, rank // 2 * 2 + 1]
-    found = [None, None]
-    dist.all_gather_object(found, rank, group=here)
-    assert found == dist.get_process_group_ranks(here)
+    results = [None, None]
+    dist.all_gather_object(results, rank, group=here)
+    assert results == dist.get_process_group_ranks(here)
     part = dist.split_group(split_ranks=[[0, 1, 2], [3]])
     assert part.size() == (1 if rank == 3 else 3)
     dist.barrier(part)
@@ -390,10 +390,10 @@ def test_messages():
 
 def objects(rank, size):
     mine = {"rank": rank, "data": list(range(rank * 1000)), "tensor": torch.full((rank,), 1.0)}
-    found = [None] * size
-    dist.all_gather_object(found, mine)
-    assert [len(f["data"]) for f in found] == [1000 * k for k in range(size)]
-    assert [f["tensor"].tolist() for f in found] == [[1.0] * k for k in range(size)]
+    results = [None] * size
+    dist.all_gather_object(results, mine)
+    assert [len(f["data"]) for f in results] == [1000 * k for k in range(size)]
+    assert [f["tensor"].tolist() for f in results] == [[1.0] * k for k in range(size)]
     there = [None] * size if rank == 1 else None
     dist.gather_object(rank, there, dst=1)
     assert rank != 1 or there == list(range(size))

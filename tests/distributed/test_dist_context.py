@@ -43,18 +43,18 @@ def against_one_process(rank: int, size: int) -> int:
                     whole = [t.clone().requires_grad_() for t in (q, k, v)]
                     expected = F.scaled_dot_product_attention(*whole, is_causal=causal, **options)
                     expected.backward(g)
-                    kept = q.clone()
+                    saved = q.clone()
                     _attention._cp_options.enable_load_balance = balanced
                     with context_parallel(mesh, buffers=[q, k, v, g], buffer_seq_dims=[2] * 4):
                         assert q.shape[2] == n // size
                         parts = [t.clone().requires_grad_() for t in (q, k, v)]
                         out = F.scaled_dot_product_attention(*parts, is_causal=causal, **options)
                         out.backward(g)
-                        found = context_parallel_unshard(mesh, [out, *(t.grad for t in parts)], [2] * 4)
-                    assert torch.equal(q, kept)
+                        actual = context_parallel_unshard(mesh, [out, *(t.grad for t in parts)], [2] * 4)
+                    assert torch.equal(q, saved)
                     what = f"{rotate} causal={causal} balanced={balanced} {options} {n}"
                     limit = 1e-12 if dtype is np.float64 else 1e-6
-                    for one, other in zip(found, (expected, *(t.grad for t in whole))):
+                    for one, other in zip(actual, (expected, *(t.grad for t in whole))):
                         np.testing.assert_allclose(
                             one.numpy(), other.detach().numpy(), rtol=10 * limit, atol=3 * limit, err_msg=what
                         )
@@ -91,12 +91,12 @@ def training(rank: int, size: int) -> str:
 
     whole, part = Model(), Model()
     loss(whole).backward()
-    kept = [t.clone() for t in (ids, labels, positions)]
+    saved = [t.clone() for t in (ids, labels, positions)]
     with context_parallel(
         mesh, buffers=[ids, labels, positions], buffer_seq_dims=[1, 1, 0], no_restore_buffers={labels}
     ):
         loss(part).backward()
-    assert torch.equal(ids, kept[0]) and torch.equal(positions, kept[2]) and labels.shape == (2, 4)
+    assert torch.equal(ids, saved[0]) and torch.equal(positions, saved[2]) and labels.shape == (2, 4)
     for p, q in zip(part.parameters(), whole.parameters()):
         dist.all_reduce(p.grad)
         np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-5, atol=3e-6)
@@ -172,14 +172,14 @@ def errors(rank: int, size: int) -> str:
 
 
 def everything(rank: int, size: int) -> tuple:
-    found = against_one_process(rank, size), training(rank, size)
-    return (*found, errors(rank, size)) if size == 2 else found
+    result = against_one_process(rank, size), training(rank, size)
+    return (*result, errors(rank, size)) if size == 2 else result
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_attention_over_parts(size):
-    for found in world(size, everything):
-        assert found[0] == 40 and set(found[1:]) == {"done"}
+    for result in world(size, everything):
+        assert result[0] == 40 and set(result[1:]) == {"done"}
 
 
 def test_results_merge_by_their_sums():

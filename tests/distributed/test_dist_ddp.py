@@ -230,16 +230,16 @@ def test_communication_hooks():
 def uneven(rank, size):
     x, y = data("images", BATCH * size)
     net, iterations = DDP(images(), bucket_cap_mb=0.001), 2 + 2 * rank
-    found = []
+    results = []
     with net.join():
         for _ in range(iterations):
             net.zero_grad()
             loss("images", net(x), y).backward()
-            found.append(net.module[0].bias.grad.numpy().copy())
+            results.append(net.module[0].bias.grad.numpy().copy())
     full = of_whole(x, y)
-    np.testing.assert_allclose(found[0], full, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(results[0], full, rtol=1e-5, atol=1e-6)
     if rank == 1:
-        np.testing.assert_allclose(found[3], full / 2, rtol=1e-5, atol=1e-6)  # the other adds nothing
+        np.testing.assert_allclose(results[3], full / 2, rtol=1e-5, atol=1e-6)  # the other adds nothing
     with net.join(divide_by_initial_world_size=False):
         for _ in range(iterations):
             net.zero_grad()

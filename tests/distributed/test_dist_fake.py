@@ -32,9 +32,9 @@ def test_one_process_plays_any_rank(group):
         dist.all_reduce(x, op)
     dist.broadcast(x, 2), dist.reduce(x, 3), dist.barrier(), dist.send(x, 0), dist.monitored_barrier()
     assert x.tolist() == [0.0, 1.0, 2.0] and dist.recv(x, 2) == 2
-    found = [torch.zeros(3) for _ in range(4)]
-    dist.all_gather(found, x)
-    assert [t.tolist() for t in found] == [x.tolist()] * 4
+    results = [torch.zeros(3) for _ in range(4)]
+    dist.all_gather(results, x)
+    assert [t.tolist() for t in results] == [x.tolist()] * 4
     parts = torch.zeros(2)
     dist.reduce_scatter_tensor(parts, torch.arange(8.0))
     assert parts.tolist() == [2.0, 3.0]  # rank 1's
@@ -114,8 +114,12 @@ def test_methods_of_groups(group):
         and group.allreduce(x, ReduceOp.MAX).wait()
         and group.broadcast([x], 0).wait()
     )
-    found = [torch.zeros(2) for _ in range(4)]
-    assert group.allgather([found], [x]).wait() and found[3].tolist() == [1.0, 1.0] and group.barrier().wait()
+    results = [torch.zeros(2) for _ in range(4)]
+    assert (
+        group.allgather([results], [x]).wait()
+        and results[3].tolist() == [1.0, 1.0]
+        and group.barrier().wait()
+    )
     with pytest.raises(ValueError, match="one tensor expected, got 2"):
         group.allreduce([x, x])
     group.set_timeout(timedelta(seconds=3))

@@ -35,9 +35,9 @@ def segments() -> set[str]:
 def left_over(before: set[str]) -> set[str]:
     """Those that stay; worlds of other tests, which run meanwhile, have some while they start."""
     end = time.monotonic() + 30
-    while (found := segments() - before) and time.monotonic() < end:
+    while (result := segments() - before) and time.monotonic() < end:
         time.sleep(0.1)
-    return found
+    return result
 
 
 def until_an_error(rank, size, victim, number, asynchronous):
@@ -63,11 +63,11 @@ def until_an_error(rank, size, victim, number, asynchronous):
 def test_a_killed_process_is_named_by_the_others(victim, asynchronous):
     before = segments()
     with started(3, until_an_error, victim, signal.SIGKILL, asynchronous) as (processes, pipes):
-        found = results(processes, pipes)
-        assert isinstance(found[victim], Ended)
-        assert found[victim].code == (-signal.SIGKILL if MPICH else 0)
+        result = results(processes, pipes)
+        assert isinstance(result[victim], Ended)
+        assert result[victim].code == (-signal.SIGKILL if MPICH else 0)
         for rank in {0, 1, 2} - {victim}:
-            said, _ = found[rank]
+            said, _ = result[rank]
             assert f"all_reduce on rank {rank}: rank {victim} died" in said
             processes[rank].join(20)
             assert processes[rank].exitcode == 0
@@ -315,11 +315,11 @@ def test_others_go_on_without_a_process_that_is_killed(seed):
     with started(size, goes_on, victim, seed) as (processes, pipes):
         processes[victim].join(60)
         dead = time.time()
-        found = results(processes, pipes)
+        result = results(processes, pipes)
         left = [rank for rank in range(size) if rank != victim]
-        assert isinstance(found[victim], Ended)
+        assert isinstance(result[victim], Ended)
         for new, rank in enumerate(left):
-            said, heard, lost, *rest = found[rank]
+            said, heard, lost, *rest = result[rank]
             assert f"all_reduce on rank {rank}: rank {victim} died" in said and lost == [victim]
             assert heard - dead < 30  # measured: milliseconds
             assert rest == [new, size - 1, float(sum(range(1, size)))]
@@ -345,9 +345,9 @@ def one_after_the_other(rank, size):
 
 @ONLY_MPICH
 def test_the_watch_outlives_who_has_served_the_start():
-    found = world_of(4, one_after_the_other)
+    result = world_of(4, one_after_the_other)
     for new, rank in enumerate((2, 3)):
-        heard, own, size = found[rank]
+        heard, own, size = result[rank]
         assert "rank 0 died" in heard[0] and "rank 0 died" in heard[1]  # the second had been rank 1
         assert (own, size) == (new, 2)
 

@@ -73,16 +73,16 @@ def test_the_ring_keeps_no_tensor_and_no_more_than_it_is_to(alone):
 
     from flambeau.distributed import _flight
 
-    kept = _flight.Recorder(3)
+    recorder = _flight.Recorder(3)
     x = torch.ones(5)
     gone = weakref.ref(x)
     group = _flight.Group("0", "", 0, (0,), "fake")
     for number in range(10):
-        kept.note(group, "all_reduce", number, False, [x], [x], (), 1.0)
+        recorder.note(group, "all_reduce", number, False, [x], [x], (), 1.0)
     dist.all_reduce(x)
     del x
-    assert gone() is None and [call.number for call in kept.calls] == [7, 8, 9]
-    assert kept.find("0", 8) is kept.calls[1] and kept.find("0", 2) is None
+    assert gone() is None and [call.number for call in recorder.calls] == [7, 8, 9]
+    assert recorder.find("0", 8) is recorder.calls[1] and recorder.find("0", 2) is None
 
 
 def test_a_wrong_size_of_the_ring_is_named():
@@ -219,8 +219,8 @@ def test_a_nan_is_named_before_it_is_sent(monkeypatch):
 def test_dumps_that_agree_have_nothing_to_say(tmp_path):
     from flambeau.distributed import flight_recorder
 
-    for rank, found in enumerate(world(2, agreeing)):
-        (tmp_path / f"trace_{rank}").write_bytes(found)
+    for rank, result in enumerate(world(2, agreeing)):
+        (tmp_path / f"trace_{rank}").write_bytes(result)
     dumps = flight_recorder.read(str(tmp_path / "trace_"))
     assert flight_recorder.first_disagreement(dumps) is None
 

@@ -134,22 +134,26 @@ def states(rank, size):
         step(net, optimizer, kind, x, y)
     expected = {name: p.detach().numpy() for name, p in reference.named_parameters()}
     close(whole(net), expected)
-    kept = sum(t.to_local().numel() * 4 for s in optimizer.state.values() for t in s.values() if t.dim())
+    state_bytes = sum(
+        t.to_local().numel() * 4 for s in optimizer.state.values() for t in s.values() if t.dim()
+    )
     full = sum(2 * p.numel() * 4 for p in reference.parameters())
     rows = sum(p.numel() // p.shape[0] * 4 for p in reference.parameters())
-    assert kept + held_bytes(net) <= 1.5 * full / size * 1.1 + 3 * rows
+    assert state_bytes + held_bytes(net) <= 1.5 * full / size * 1.1 + 3 * rows
     optimizer.zero_grad()
 
     sharded_model, sharded_states = get_state_dict(net, optimizer)
     assert list(sharded_model) == list(reference.state_dict())
     assert all(isinstance(value, DTensor) for value in sharded_model.values())
     everything = StateDictOptions(full_state_dict=True)
-    model, found = get_state_dict(net, optimizer, options=everything)
-    one_model, one_found = get_state_dict(reference, plain)
-    assert found["state"].keys() == one_found["state"].keys()
-    for name, values in one_found["state"].items():
+    model, actual = get_state_dict(net, optimizer, options=everything)
+    one_model, one_state = get_state_dict(reference, plain)
+    assert actual["state"].keys() == one_state["state"].keys()
+    for name, values in one_state["state"].items():
         for key, value in values.items():
-            np.testing.assert_allclose(found["state"][name][key].numpy(), value.numpy(), rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(
+                actual["state"][name][key].numpy(), value.numpy(), rtol=1e-4, atol=1e-6
+            )
     only_first = get_model_state_dict(net, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     assert len(only_first) == (len(model) if rank == 0 else 0)
 
@@ -169,26 +173,26 @@ def states(rank, size):
                 other,
                 fresh,
                 model_state_dict=model if rank == 0 else {},
-                optim_state_dict=found if rank == 0 else {},
+                optim_state_dict=actual if rank == 0 else {},
                 options=from_first,
             )
         else:
-            set_state_dict(other, fresh, model_state_dict=model, optim_state_dict=found, options=everything)
+            set_state_dict(other, fresh, model_state_dict=model, optim_state_dict=actual, options=everything)
         assert fresh.param_groups[0]["lr"] == 0.01
-        again, again_found = get_state_dict(other, fresh, options=everything)
+        again, again_state = get_state_dict(other, fresh, options=everything)
         close({n: v.numpy() for n, v in again.items()}, {n: v.numpy() for n, v in model.items()}, 1e-7)
-        for name, values in found["state"].items():
+        for name, values in actual["state"].items():
             for key, value in values.items():
-                np.testing.assert_array_equal(again_found["state"][name][key].numpy(), value.numpy())
+                np.testing.assert_array_equal(again_state["state"][name][key].numpy(), value.numpy())
         flat = StateDictOptions(full_state_dict=True, flatten_optimizer_state_dict=True)
         level = get_optimizer_state_dict(other, fresh, options=flat)
         assert "state.embedding.weight.exp_avg" in level and level["param_groups.embedding.weight.lr"] == 0.01
         set_optimizer_state_dict(other, fresh, level, options=flat)
-        slices, slices_found = get_state_dict(other, fresh)
-        set_state_dict(other, fresh, model_state_dict=slices, optim_state_dict=slices_found)
+        slices, slices_state = get_state_dict(other, fresh)
+        set_state_dict(other, fresh, model_state_dict=slices, optim_state_dict=slices_state)
         if k < 3:
             assert isinstance(slices["embedding.weight"], DTensor)
-            assert isinstance(slices_found["state"]["embedding.weight"]["exp_avg"], DTensor)
+            assert isinstance(slices_state["state"]["embedding.weight"]["exp_avg"], DTensor)
         set_state_dict(other, fresh, model_state_dict=sharded_model, optim_state_dict=sharded_states)
         again = get_model_state_dict(other, options=everything)
         close({n: v.numpy() for n, v in again.items()}, {n: v.numpy() for n, v in model.items()}, 1e-7)
@@ -204,7 +208,7 @@ def states(rank, size):
     step(other, fresh, kind, x, y)
     step(net, optimizer, kind, x, y)
     close(whole(other), whole(net), 1e-7)
-    missing = {"state": {}, "param_groups": found["param_groups"]}
+    missing = {"state": {}, "param_groups": actual["param_groups"]}
     with pytest.raises(RuntimeError, match="Missing optimizer state for parameter 'embedding.weight'"):
         set_optimizer_state_dict(net, optimizer, missing, options=everything)
     with pytest.raises(ValueError, match="full_state_dict must be True"):
@@ -345,9 +349,9 @@ def mixed(rank, size):
         reference, net = of_one_process(kind, size), sharded(kind)
         loss(kind, net(x), y).backward()
         expected = nn.utils.clip_grad_norm_(reference.parameters(), 0.1, norm)
-        found = nn.utils.clip_grad_norm_(net.parameters(), 0.1, norm)
-        found = found.full_tensor() if isinstance(found, DTensor) else found
-        np.testing.assert_allclose(found.item(), expected.item(), rtol=1e-5)
+        actual = nn.utils.clip_grad_norm_(net.parameters(), 0.1, norm)
+        actual = actual.full_tensor() if isinstance(actual, DTensor) else actual
+        np.testing.assert_allclose(actual.item(), expected.item(), rtol=1e-5)
         compare(net, reference)
 
     # From device "meta".

@@ -119,13 +119,16 @@ def _trained(rank, size):
     other = _sharded(Net(), mesh)
     other.load_state_dict(net.state_dict())
     loaded = [_difference(p.to_local(), q.to_local()) for p, q in zip(other.parameters(), net.parameters())]
-    spread = {
+    distributed = {
         name: distribute_tensor(value, mesh["dp", "tp"], [Replicate(), Replicate()]).redistribute(
             placements=placements[name]
         )
         for name, value in alone.state_dict().items()
     }
-    cut = [_difference(spread[name].to_local(), value.to_local()) for name, value in net.state_dict().items()]
+    cut = [
+        _difference(distributed[name].to_local(), value.to_local())
+        for name, value in net.state_dict().items()
+    ]
     part = sum(p.to_local().numel() for p in net.parameters() if p.dim() == 2) / weights
     return differences, after, part, states, held, placements, states_apart, loaded, cut
 
@@ -169,7 +172,7 @@ def _ways(rank, size):
     alone = copy.deepcopy(start)
     for _ in range(2):
         _loss(alone, x, y).backward()
-    found = {}
+    results = {}
     for way in ("kept", "gathered before", "bfloat16"):
         policy = MixedPrecisionPolicy(param_dtype=flambeau.bfloat16, reduce_dtype=flambeau.float32)
         options = {"mp_policy": policy} if way == "bfloat16" else {}
@@ -185,14 +188,14 @@ def _ways(rank, size):
         for each in (*net.blocks, net):
             each.reshard()
         pairs = list(zip(net.parameters(), alone.parameters()))
-        found[way] = max(_difference(p.grad.full_tensor(), q.grad) for p, q in pairs)
-    return found
+        results[way] = max(_difference(p.grad.full_tensor(), q.grad) for p, q in pairs)
+    return results
 
 
 def test_gradients_come_whenever_parameters_are_gathered_and_freed():
-    for found in world(4, _ways):
-        assert found["kept"] < 1e-6 and found["gathered before"] < 1e-6
-        assert 0 < found["bfloat16"] < 0.02
+    for result in world(4, _ways):
+        assert result["kept"] < 1e-6 and result["gathered before"] < 1e-6
+        assert 0 < result["bfloat16"] < 0.02
 
 
 def test_meshes_that_do_not_fit_are_refused():

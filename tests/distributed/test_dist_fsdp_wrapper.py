@@ -111,9 +111,9 @@ def compare(net, reference, limit=1e-6):
     """Whole gradients; of a wrapper with one parameter for all by what a step of SGD changes."""
     expected = dict(reference.named_parameters())
     with FSDP.summon_full_params(net, with_grads=True):
-        found = dict(net.named_parameters())
-        assert list(found) == list(expected)
-        for name, p in found.items():
+        results = dict(net.named_parameters())
+        assert list(results) == list(expected)
+        for name, p in results.items():
             np.testing.assert_allclose(
                 p.grad.numpy(), expected[name].grad.numpy(), rtol=limit, atol=limit, err_msg=name
             )
@@ -139,7 +139,7 @@ def held_bytes(net) -> int:
         unit = module.__dict__.get("_fsdp_unit")
         for bucket in unit.buckets if unit is not None else ():
             tensors += [bucket.row, *([] if bucket.full is None else [bucket.full])]
-            tensors += [slot.whole for slot in bucket.slots]
+            tensors += [slot.unsharded for slot in bucket.slots]
         for t in tensors:
             t = t.to_local().detach() if hasattr(t, "to_local") else t
             storages[t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()] = (
@@ -229,9 +229,9 @@ def whole(net):
         return {name: p.detach().numpy().copy() for name, p in net.named_parameters()}
 
 
-def close(found, expected, limit=2e-6):
-    assert list(found) == list(expected)
-    for name, value in found.items():
+def close(actual, expected, limit=2e-6):
+    assert list(actual) == list(expected)
+    for name, value in actual.items():
         np.testing.assert_allclose(value, expected[name], rtol=limit, atol=limit, err_msg=name)
 
 
@@ -245,9 +245,9 @@ def states(rank, size, orig):
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, eps=0.01)
     trained(net, optimizer, kind, rank, size)
     close(whole(net), expected)
-    kept = sum(t.numel() * 4 for s in optimizer.state.values() for t in s.values() if t.dim())
+    state_bytes = sum(t.numel() * 4 for s in optimizer.state.values() for t in s.values() if t.dim())
     full = sum(2 * p.numel() * 4 for p in reference.parameters())
-    assert kept + held_bytes(net) <= 1.5 * full / size * 1.1
+    assert state_bytes + held_bytes(net) <= 1.5 * full / size * 1.1
 
     # Models.
     state = net.state_dict()
@@ -392,8 +392,8 @@ def deserted(rank, size):
 
 
 def test_a_process_that_dies_leaves_nothing_gathered_in_others():
-    found = world(2, deserted)
-    assert found[0] is True and found[1].code == 3
+    result = world(2, deserted)
+    assert result[0] is True and result[1].code == 3
 
 
 def test_errors_leave_nothing_gathered_and_unused_parameters_alone():
@@ -519,9 +519,9 @@ def building(rank, size):
         net = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8)))
     torch.manual_seed(rank)  # processes that differ are made alike
     net = FSDP(net, auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), sync_module_states=True)
-    found = [None] * size
-    dist.all_gather_object(found, {name: value.tolist() for name, value in whole(net).items()})
-    assert found[0] == found[1]
+    results = [None] * size
+    dist.all_gather_object(results, {name: value.tolist() for name, value in whole(net).items()})
+    assert results[0] == results[1]
     net = FSDP(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8)), auto_wrap_policy=size_policy)
     assert isinstance(net.module[1], FSDP) and not isinstance(net.module[0], FSDP)
     choice = CustomPolicy(

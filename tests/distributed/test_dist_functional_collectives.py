@@ -32,11 +32,11 @@ def against_numpy(rank: int, size: int) -> str:
     group = dist.group.WORLD
     x = values(size, 4, 8)
     mine = torch.tensor(x[rank])
-    kept = mine.clone()
+    saved = mine.clone()
     for name, reduce in REDUCED.items():
-        found = funcol.all_reduce(mine, name, group)
-        assert isinstance(found, funcol.AsyncCollectiveTensor) and found.shape == (4, 8)
-        np.testing.assert_allclose(found.numpy(), reduce(x), rtol=1e-6)
+        actual = funcol.all_reduce(mine, name, group)
+        assert isinstance(actual, funcol.AsyncCollectiveTensor) and actual.shape == (4, 8)
+        np.testing.assert_allclose(actual.numpy(), reduce(x), rtol=1e-6)
         scattered = funcol.reduce_scatter_tensor(mine, name, 0, group)
         np.testing.assert_allclose(scattered.numpy(), np.split(reduce(x), size)[rank], rtol=1e-6)
     for dim in (0, 1, -1):
@@ -70,7 +70,7 @@ def against_numpy(rank: int, size: int) -> str:
     assert (one.shape, two.shape) == ((4 // size, 8), (4, 8 // size))
     view = torch.tensor(x[rank].T.copy()).t()[:, ::2]  # not contiguous
     np.testing.assert_array_equal(funcol.all_reduce(view, "sum", group).numpy(), x.sum(0)[:, ::2])
-    assert torch.equal(mine, kept)
+    assert torch.equal(mine, saved)
     return "done"
 
 
@@ -114,12 +114,12 @@ def waiting(rank: int, size: int) -> str:
     gate = threading.Event()
     if rank == 1:
         gate.wait(0.3)  # the other's result cannot be there
-    found = funcol.all_reduce(torch.ones(4, 2), "sum", group)
+    result = funcol.all_reduce(torch.ones(4, 2), "sum", group)
     if rank == 0:
-        assert not found.completed and not found._work.is_completed()
-    views = found.view(8), found.t(), found.unsqueeze(0)
-    assert isinstance(views[0], funcol.AsyncCollectiveTensor) and (rank or not found.completed)
-    assert views[0].shape == (8,) and found.dtype is torch.float32
+        assert not result.completed and not result._work.is_completed()
+    views = result.view(8), result.t(), result.unsqueeze(0)
+    assert isinstance(views[0], funcol.AsyncCollectiveTensor) and (rank or not result.completed)
+    assert views[0].shape == (8,) and result.dtype is torch.float32
     assert (views[0] + 1).tolist() == [size + 1.0] * 8 and type(views[0] + 1) is torch.Tensor
     assert views[0].completed and torch.equal(
         funcol.wait_tensor(views[2]), torch.full((1, 4, 2), float(size))
@@ -191,11 +191,11 @@ def same_on_all(rank: int, size: int) -> str:
         net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 0))
         net[1].running_mean.fill_(rank)
         net[1].num_batches_tracked.fill_(rank)
-        kept = net[0].bias.detach().clone()
+        saved = net[0].bias.detach().clone()
         _sync_module_states(net, dist.group.WORLD, limit, size - 1, {"0.bias"})
         torch.manual_seed(size - 1)
         expected = torch.nn.Linear(3, 4)
-        assert torch.equal(net[0].weight, expected.weight) and torch.equal(net[0].bias, kept)
+        assert torch.equal(net[0].weight, expected.weight) and torch.equal(net[0].bias, saved)
         assert (
             net[1].running_mean.tolist() == [size - 1] * 4 and net[1].num_batches_tracked.item() == size - 1
         )
@@ -204,11 +204,11 @@ def same_on_all(rank: int, size: int) -> str:
 
 
 def everything(rank: int, size: int) -> list[str]:
-    found = [against_numpy(rank, size), grads(rank, size)]
+    results = [against_numpy(rank, size), grads(rank, size)]
     return (
-        [*found, waiting(rank, size), same_on_all(rank, size), groups_and_errors(rank, size)]
+        [*results, waiting(rank, size), same_on_all(rank, size), groups_and_errors(rank, size)]
         if size == 2
-        else found
+        else results
     )
 
 
@@ -217,7 +217,7 @@ def test_functional_collectives(size):
     if size == 1:
         assert world(1, grads) == ["done"]
     else:
-        assert all(set(found) == {"done"} for found in world(size, everything))
+        assert all(set(result) == {"done"} for result in world(size, everything))
 
 
 def test_tensors_without_memory_are_refused():

@@ -30,9 +30,9 @@ def normalised(rank, size, kind, rows, options):
     mine = torch.tensor(parts[rank]).requires_grad_()
     begin = sum(rows[:rank])
     for _ in range(2):
-        wanted, found = plain(whole), sync(mine)
+        wanted, actual = plain(whole), sync(mine)
         np.testing.assert_allclose(
-            found.detach().numpy(),
+            actual.detach().numpy(),
             wanted.detach().numpy()[begin : begin + rows[rank]],
             rtol=1e-10,
             atol=1e-12,
@@ -41,7 +41,7 @@ def normalised(rank, size, kind, rows, options):
         plain.zero_grad(), sync.zero_grad()
         weights = torch.arange(1.0, whole.numel() + 1, dtype=torch.float64).view(whole.shape).sin()
         (wanted * weights).sum().backward()
-        (found * weights[begin : begin + rows[rank]]).sum().backward()
+        (actual * weights[begin : begin + rows[rank]]).sum().backward()
     np.testing.assert_allclose(
         mine.grad.numpy(), whole.grad.numpy()[begin : begin + rows[rank]], rtol=1e-8, atol=1e-10
     )

@@ -77,11 +77,11 @@ def test_where_the_library_is_looked_for(tmp_path):
     program = "from flambeau.devices import nccl; print(nccl.candidates())"
     paths = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     without = {name: value for name, value in os.environ.items() if name != "FLAMBEAU_LIBNCCL"}
-    found = run(["-c", program], without | {"PYTHONPATH": paths})
-    assert found.startswith("['libnccl.so.2'") and str(tmp_path / "nvidia/nccl/lib/libnccl.so.2") in found
+    result = run(["-c", program], without | {"PYTHONPATH": paths})
+    assert result.startswith("['libnccl.so.2'") and str(tmp_path / "nvidia/nccl/lib/libnccl.so.2") in result
 
 
-FOUND = """
+FIND = """
 import flambeau, flambeau.distributed as dist
 assert dist.is_nccl_available() and dist.is_backend_available("nccl") and dist.is_available()
 nccl = flambeau.cuda.nccl
@@ -93,8 +93,8 @@ print(nccl.version())
 
 
 def test_the_library_is_found(environment):
-    assert run(["-c", FOUND], environment) == "(2, 27, 3)\n"
-    assert run(["-c", FOUND], environment | {"FAKE_NCCL_VERSION": "21104"}) == "(2, 11, 4)\n"
+    assert run(["-c", FIND], environment) == "(2, 27, 3)\n"
+    assert run(["-c", FIND], environment | {"FAKE_NCCL_VERSION": "21104"}) == "(2, 11, 4)\n"
 
 
 UNDER_MPIEXEC = """

@@ -377,7 +377,7 @@ class Counting(nn.Module):
 
 
 def memory(rank: int, size: int) -> dict[str, tuple[int, int]]:
-    found = {}
+    results = {}
     for name in SINGLE:
         stage = PipelineStage(Counting(), rank, size, CPU)
         schedule = scheduled(name, [stage], 12, lambda out, y: (out - y).square().mean())
@@ -385,15 +385,15 @@ def memory(rank: int, size: int) -> dict[str, tuple[int, int]]:
         cached: list[int] = []
         stage.submod.register_forward_hook(lambda *_, c=cached, s=stage: c.append(len(s.fwd_cache) + 1))
         run(schedule, [stage], x, x)
-        found[name] = (stage.submod.most, max(cached))
+        results[name] = (stage.submod.most, max(cached))
         assert len(stage.submod.alive) == 0, "a step leaves activations behind"
-    return found
+    return results
 
 
 def test_one_forward_one_backward_holds_no_more_microbatches_than_stages():
-    for rank, found in enumerate(world(4, memory)):
-        assert found["1F1B"] == (4 - rank, 4 - rank)
-        assert found["GPipe"] == (12, 12)
+    for rank, result in enumerate(world(4, memory)):
+        assert result["1F1B"] == (4 - rank, 4 - rank)
+        assert result["GPipe"] == (12, 12)
 
 
 # --- arguments, results, errors ------------------------------

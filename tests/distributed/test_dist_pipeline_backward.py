@@ -98,9 +98,9 @@ def test_halves_are_the_whole(case):
     for name, t in q.items():
         t.register_hook(lambda g, name=name: seen.append(name))
         t.register_post_accumulate_grad_hook(lambda t, name=name: seen.append(f"{name} is there"))
-    found, later = backward_input(outputs, grads, [u, v])
+    result, later = backward_input(outputs, grads, [u, v])
     assert all(t.grad is None for t in q.values()) and not seen and u.grad is None
-    for g, whole in zip(found, (x.grad, z.grad)):
+    for g, whole in zip(result, (x.grad, z.grad)):
         assert (g is None) == (whole is None)
         if g is not None:
             np.testing.assert_array_equal(g.numpy(), whole.numpy())
@@ -151,15 +151,15 @@ def test_a_pass_for_some_inputs_computes_nothing_else():
 
 def test_a_pass_inside_of_a_pass_sees_all_edges():
     x, w = torch.ones(2, requires_grad=True), torch.full((2,), 3.0, requires_grad=True)
-    y, found = x * w, []
+    y, result = x * w, []
 
     def inner(grad_inputs, grad_outputs):  # runs while the edge to `w` is hidden
         handle.remove()
-        found.extend(torch.autograd.grad(y, w, torch.ones(2), retain_graph=True))
+        result.extend(torch.autograd.grad(y, w, torch.ones(2), retain_graph=True))
 
     handle = y.grad_fn.register_hook(inner)
     (gx,) = torch.autograd.grad(y, x, torch.ones(2), retain_graph=True)
-    assert gx.tolist() == [3.0, 3.0] and found[0].tolist() == [1.0, 1.0]
+    assert gx.tolist() == [3.0, 3.0] and result[0].tolist() == [1.0, 1.0]
     y.sum().backward()
     assert w.grad.tolist() == [1.0, 1.0]
 
@@ -249,17 +249,17 @@ def test_every_order_is_whole_and_ends(ranks):
 
 def test_bubbles_are_those_of_the_papers():
     ranks, n = 4, 8
-    found = {
+    results = {
         (name, local): _actions.simulate(o, chain(ranks * local)).bubble
         for name, local, o in orders(ranks, n)
     }
     for local in (1, 2, 3):  # Narayanan et al. 2021, section 2.2
-        assert found["interleaved", local] == pytest.approx((ranks - 1) / (local * n + ranks - 1))
-        assert found["BFS", local] == pytest.approx((ranks - 1) / (local * n + ranks - 1))
-    assert found["GPipe", 1] == found["1F1B", 1] == pytest.approx((ranks - 1) / (n + ranks - 1))
+        assert results["interleaved", local] == pytest.approx((ranks - 1) / (local * n + ranks - 1))
+        assert results["BFS", local] == pytest.approx((ranks - 1) / (local * n + ranks - 1))
+    assert results["GPipe", 1] == results["1F1B", 1] == pytest.approx((ranks - 1) / (n + ranks - 1))
     # Qi et al. 2023, table 2: ZB-H1 waits for (P - 1)(T_F + T_B - T_W), a third of 1F1B's; ZB-V for nothing in its steady state.
-    assert found["zero", 1] == pytest.approx((ranks - 1) / (3 * n + ranks - 1))
-    assert found["zbv", 2] < found["zero", 1]
+    assert results["zero", 1] == pytest.approx((ranks - 1) / (3 * n + ranks - 1))
+    assert results["zbv", 2] < results["zero", 1]
 
 
 def test_wrong_orders_are_refused_by_the_action():

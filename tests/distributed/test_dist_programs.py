@@ -35,20 +35,20 @@ def run(rank, size, names, port, folder):
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(port),
     )
-    found = {}
+    results = {}
     for name, *arguments in names:
         sys.argv = [name, *arguments, *(["--folder", folder] if name == "snapshot_trainer" else [])]
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             runpy.run_path(str(PROGRAMS / f"{name}.py"), run_name="__main__")
-        found[name] = printed.getvalue()
-    return found
+        results[name] = printed.getvalue()
+    return results
 
 
 def free_port():
     import socket
 
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as result:
+        return result.getsockname()[1]
 
 
 def alike(here, there, name):
@@ -77,20 +77,20 @@ SAME = [
 
 
 def test_several_processes_print_what_one_prints(tmp_path):
-    found = {}
+    results = {}
     for size, names in ((1, SAME), (2, SAME), (4, SHARDED)):
         folder = tmp_path / str(size)
         folder.mkdir()
         # a pipeline of one stage and tensors cut into one piece are the whole model
-        found[size] = world(size, run, names, free_port(), str(folder), form=False, seconds=100)
+        results[size] = world(size, run, names, free_port(), str(folder), form=False, seconds=100)
     for size, names in ((2, SAME), (4, SHARDED)):
         for (name,) in names:
-            one = found[1][0][name]
-            ours = found[size][0][name]
+            one = results[1][0][name]
+            ours = results[size][0][name]
             if name == "snapshot_trainer":  # each process has a share of the batch: as many batches
                 assert ours.count("loss") == 4
             assert len(NUMBER.findall(one)) > 3 and not any(
-                found[size][rank][name] for rank in range(1, size)
+                results[size][rank][name] for rank in range(1, size)
             )
             alike(ours, one, name)
 

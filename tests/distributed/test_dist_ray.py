@@ -67,9 +67,9 @@ def rows(path):
     return [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
 
 
-def wait(found, process, what):
+def wait(actual, process, what):
     end = time.monotonic() + PATIENCE
-    while not (result := found()):
+    while not (result := actual()):
         assert process.poll() is None, (what, process.communicate())
         assert time.monotonic() < end, what
         time.sleep(0.05)
@@ -125,7 +125,7 @@ def test_a_function_on_two_nodes_and_one_that_fails(cluster):
 
 
 def test_a_lost_worker_and_then_a_lost_node_cost_one_step_each_at_most(cluster, tmp_path):
-    program, log, kept = tmp_path / "train.py", tmp_path / "log", tmp_path / "kept.pt"
+    program, log, saved = tmp_path / "train.py", tmp_path / "log", tmp_path / "kept.pt"
     program.write_text(TRAIN)
     command = [sys.executable, "-m", "flambeau.distributed.run", "--nnodes", "1:2", "--max-restarts", "2"]
     command += ["--rdzv-backend", "ray", "--rdzv-endpoint", cluster.address]
@@ -133,18 +133,18 @@ def test_a_lost_worker_and_then_a_lost_node_cost_one_step_each_at_most(cluster, 
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def of(number, size):
-        found = [row for row in rows(log) if row[0] == number]
-        return found if len(found) == size and kept.exists() else None
+        results = [row for row in rows(log) if row[0] == number]
+        return results if len(results) == size and saved.exists() else None
 
     try:
         first = wait(lambda: of(0, 2), run, "the first round")
-        wait(lambda: torch.load(kept)[0] > 3, run, "three steps")
+        wait(lambda: torch.load(saved)[0] > 3, run, "three steps")
         (worker,) = [row[5] for row in first if row[1] == 1]
-        before = torch.load(kept)[0]
+        before = torch.load(saved)[0]
         os.kill(worker, signal.SIGKILL)
         second = wait(lambda: of(1, 2), run, "the second round")
         assert {row[2] for row in second} == {2} and before <= second[0][3] < STEPS
-        wait(lambda: torch.load(kept)[0] > second[0][3] + 1, run, "a step of the second round")
+        wait(lambda: torch.load(saved)[0] > second[0][3] + 1, run, "a step of the second round")
         cluster.remove_node(cluster.added, allow_graceful=False)
         third = wait(lambda: of(2, 1), run, "the third round")
         (tmp_path / "gate").touch()
@@ -155,7 +155,7 @@ def test_a_lost_worker_and_then_a_lost_node_cost_one_step_each_at_most(cluster, 
     assert run.returncode == 0, errors
     assert "rank 1 (pid " in errors and "restart 1 of 2" in errors and "restart 2 of 2" in errors
     resumed = third[0][3]
-    assert torch.load(kept) == (
+    assert torch.load(saved) == (
         STEPS,
         2.0 * resumed + (STEPS - resumed),
     )  # no step is lost, none counts twice
@@ -163,7 +163,7 @@ def test_a_lost_worker_and_then_a_lost_node_cost_one_step_each_at_most(cluster, 
 
 
 def test_no_process_outlives_a_killed_driver(cluster, tmp_path):
-    program, log, kept = tmp_path / "train.py", tmp_path / "log", tmp_path / "kept.pt"
+    program, log, saved = tmp_path / "train.py", tmp_path / "log", tmp_path / "kept.pt"
     program.write_text(TRAIN)
     command = [sys.executable, "-m", "flambeau.distributed.run", "--nproc-per-node", "2"]
     command += [
@@ -177,7 +177,7 @@ def test_no_process_outlives_a_killed_driver(cluster, tmp_path):
     ]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        wait(lambda: len(rows(log)) == 2 and kept.exists(), run, "two processes")
+        wait(lambda: len(rows(log)) == 2 and saved.exists(), run, "two processes")
     finally:
         run.kill()
         run.communicate()

@@ -40,12 +40,12 @@ def worker(fn):
             world_size=size,
             rpc_backend_options=rpc.TensorPipeRpcBackendOptions(**given),
         )
-        found = fn(rank, size, *args)
+        result = fn(rank, size, *args)
         rpc.shutdown(graceful)
         left = set(threading.enumerate()) - before
         assert not left, left
         assert not [link for link in gc.get_objects() if type(link) is socket.socket and link.fileno() >= 0]
-        return found
+        return result
 
     return run
 
@@ -146,9 +146,9 @@ def hold(rref):
 
 
 def use_and_drop(more):
-    found = held[0].rpc_sync().add(more)
+    result = held[0].rpc_sync().add(more)
     held.clear()
-    return found
+    return result
 
 
 def pass_on(to, rref):
@@ -218,8 +218,8 @@ def calls(rank, size):
     for dtype in DTYPES:
         x = torch.arange(-6, 6).to(dtype).reshape(3, 4)
         views = [x, x.t(), x[::2, 1:], x[1, 2], x[:0], x.expand(2, 3, 4), torch.empty(0, 3, dtype=dtype)]
-        for view, found in zip(views, rpc.rpc_sync("w1", same, (views,)), strict=True):
-            assert found.dtype == dtype and torch.equal(found, view)
+        for view, copies in zip(views, rpc.rpc_sync("w1", same, (views,)), strict=True):
+            assert copies.dtype == dtype and torch.equal(copies, view)
     x = torch.zeros(2, 3, 4)
     assert rpc.rpc_sync(1, described, (x.permute(2, 0, 1),))[3] == x.permute(2, 0, 1).stride()
     assert rpc.rpc_sync(1, described, (x[:, ::2],))[2:4] == ((2, 2, 4), (8, 4, 1))
@@ -253,15 +253,15 @@ def calls(rank, size):
     # many at once, from many threads
     futures = [rpc.rpc_async(k % 2, max, (k, 5)) for k in range(500)]
     assert [future.wait() for future in futures] == [max(k, 5) for k in range(500)]
-    found = []
+    results = []
     threads = [
-        threading.Thread(target=lambda k=k: found.append(rpc.rpc_sync("w1", same, (k,)))) for k in range(20)
+        threading.Thread(target=lambda k=k: results.append(rpc.rpc_sync("w1", same, (k,)))) for k in range(20)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == list(range(20))
+    assert sorted(results) == list(range(20))
     with rpc._wait_all():
         futures = [rpc.rpc_async("w1", same, (k,)) for k in range(3)]
     assert all(future.done() for future in futures)
@@ -444,19 +444,19 @@ def _overtaken(rank, size):
     value, theirs, mine = Id(7, 0), Id(5, 0), Id(7, 1)
     references.reported(NEWS.pack(*value, *theirs, 5))
     owned = references.find(value)
-    references.given_back(value, theirs)
+    references.delete_fork(value, theirs)
     assert references.find(value) is owned
     references.reported(NEWS.pack(*value, *mine, 7))
     assert references.find(value) is owned
-    references.given_back(value, Id(3, 3))  # before it is reported
+    references.delete_fork(value, Id(3, 3))  # before it is reported
     references.reported(NEWS.pack(*value, *Id(3, 3), 3))
     assert references.find(value) is owned and not references.early
-    references.given_back(value, mine)
+    references.delete_fork(value, mine)
     assert not references.owned
     # one whose creator dies first
     references.reported(NEWS.pack(*value, *theirs, 5))
     references.died(7)
-    references.given_back(value, theirs)
+    references.delete_fork(value, theirs)
     assert not references.owned and isinstance(owned, Owned)
 
 
@@ -577,9 +577,9 @@ def test_names_of_devices():
         ("cpu", None, None, "cpu"),
         ("cuda:1", None, None, "cuda:1"),
     ]:
-        found = _remote_device(text)
-        assert (found.worker_name(), found.rank(), str(found.device())) == (name, rank, device)
-        assert found == _remote_device(text) and hash(found) == hash(_remote_device(text))
+        result = _remote_device(text)
+        assert (result.worker_name(), result.rank(), str(result.device())) == (name, rank, device)
+        assert result == _remote_device(text) and hash(result) == hash(_remote_device(text))
     for text in ("", "/cpu", "w/cpu/1", "rank:x/cpu", "a:b:c/cpu"):
         with pytest.raises(ValueError, match="Could not parse remote_device"):
             _remote_device(text)
@@ -614,8 +614,8 @@ def meet(rank, size, path, told, names, ranks):
 def test_workers_that_disagree(told, names, ranks, message, tmp_path):
     import re
 
-    for found in world(2, meet, tmp_path / "store", told, names, ranks, form=False):
-        assert re.search(message, found), found
+    for result in world(2, meet, tmp_path / "store", told, names, ranks, form=False):
+        assert re.search(message, result), result
 
 
 @worker
@@ -645,12 +645,12 @@ def leave_late(rank, size):
 
 
 def references_after(rank, size, path):
-    kept = []
-    worker(lambda rank, size: kept.extend((rpc.RRef(1), rpc.remote(1, same, (2,)))))(rank, size, path)
+    references = []
+    worker(lambda rank, size: references.extend((rpc.RRef(1), rpc.remote(1, same, (2,)))))(rank, size, path)
     with pytest.raises(RuntimeError, match="RPC has not been initialized"):
-        kept[0].local_value()
+        references[0].local_value()
     with pytest.raises(RuntimeError, match="has not been initialized|has been deleted"):
-        kept[1].to_here()
+        references[1].to_here()
 
 
 def test_the_end(tmp_path):
@@ -690,8 +690,8 @@ def with_dead(rank, size, path, ready):
 
 
 def test_a_worker_that_is_killed(tmp_path):
-    found = world(3, with_dead, tmp_path / "store", None, form=False)
-    assert isinstance(found[2], Ended) and found[2].code == -signal.SIGKILL and found[:2] == [None, None]
+    result = world(3, with_dead, tmp_path / "store", None, form=False)
+    assert isinstance(result[2], Ended) and result[2].code == -signal.SIGKILL and result[:2] == [None, None]
 
 
 def address(rank):
@@ -762,12 +762,12 @@ def test_the_program_of_the_page(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "rpc.md").read_text()
     (tmp_path / "server.py").write_text(page.partition("```python\n")[2].partition("```")[0])
     command = page.partition("    python -m ")[2].partition("\n")[0]
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", *command.split()], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
-    assert found.returncode == 0, found.stderr
-    losses = found.stdout.partition("losses of the trainers: ")[2]
-    assert len(losses.strip().strip("[]").split(",")) == 2, found.stdout
+    assert result.returncode == 0, result.stderr
+    losses = result.stdout.partition("losses of the trainers: ")[2]
+    assert len(losses.strip().strip("[]").split(",")) == 2, result.stdout
 
 
 # what is refused without a world -----------------------------------------------------------------------------------------------

@@ -87,16 +87,16 @@ def failing(x):
     return Fails.apply(x)
 
 
-kept = {}
+leaves = {}
 
 
 def keep(key, size):
-    kept[key] = torch.linspace(0.5, 1.5, size).requires_grad_()
-    return rpc.RRef(kept[key])
+    leaves[key] = torch.linspace(0.5, 1.5, size).requires_grad_()
+    return rpc.RRef(leaves[key])
 
 
 def gradient_of(key, context_id):
-    return autograd.get_gradients(context_id).get(kept[key])
+    return autograd.get_gradients(context_id).get(leaves[key])
 
 
 def contexts():
@@ -120,12 +120,12 @@ def check(make, make_alone, *leaves, retain=False):
     with autograd.context() as context_id:
         loss = make(*leaves).sum()
         autograd.backward(context_id, [loss])
-        found = autograd.get_gradients(context_id)
+        actual = autograd.get_gradients(context_id)
     for leaf, grad in zip(leaves, expected):
         assert leaf.grad is None
-        assert (leaf in found) == (grad is not None)
+        assert (leaf in actual) == (grad is not None)
         if grad is not None:
-            torch.testing.assert_close(found[leaf], grad)
+            torch.testing.assert_close(actual[leaf], grad)
 
 
 @worker
@@ -150,11 +150,11 @@ def gradients(rank, size):
 
     # nested results; some of them, and some arguments, are not used; a gradient that does not come
     def first(a, b):
-        found, rest, constant = rpc.rpc_sync("w1", two, (a * b,))
+        result, rest, constant = rpc.rpc_sync("w1", two, (a * b,))
         rpc.rpc_sync("w1", product, (a, b))
         rpc.rpc_sync("w2", there_and_back, (rpc.rpc_sync("w1", product, (a, b)), 4))
         assert not constant.requires_grad and not rest["three"][1].requires_grad
-        return found
+        return result
 
     check(first, lambda a, b: a * b * 2, x, y)
     check(
@@ -209,9 +209,9 @@ def gradients(rank, size):
     # all gradients are their own
     with autograd.context() as context_id:
         autograd.backward(context_id, [rpc.rpc_sync("w1", torch.add, (x, y)).sum()])
-        found = autograd.get_gradients(context_id)
-        found[x].zero_()
-        assert found[y].tolist() == [1, 1, 1]
+        result = autograd.get_gradients(context_id)
+        result[x].zero_()
+        assert result[y].tolist() == [1, 1, 1]
     # what PyTorch does with parameters: operations keep them on the tape, functions get copies
     weight = nn.Parameter(torch.ones(3))
     check(lambda w: rpc.rpc_sync("w1", product, (w * 1, w * 2)), lambda w: w * w * 2, weight)
@@ -272,12 +272,12 @@ def errors(rank, size):
         mine.backward(context_id)
         assert autograd.get_gradients(context_id)[x].tolist() == [2, 2]
     # contexts of several threads at once
-    found = {}
+    results = {}
 
     def alone(k):
         with autograd.context() as context_id:
             autograd.backward(context_id, [(there_and_back(x * k, 6) * k).sum()])
-            found[k] = autograd.get_gradients(context_id)[x]
+            results[k] = autograd.get_gradients(context_id)[x]
 
     threads = [threading.Thread(target=alone, args=(k,)) for k in range(1, 7)]
     for thread in threads:
@@ -286,7 +286,7 @@ def errors(rank, size):
         thread.join()
     for k in range(1, 7):
         (expected,) = torch.autograd.grad((there_and_back_alone(x * k, 6) * k).sum(), x)
-        torch.testing.assert_close(found[k], expected)
+        torch.testing.assert_close(results[k], expected)
     # nothing of a context is left
     until(lambda: [rpc.rpc_sync(k, contexts) for k in range(size)] == [0] * size)
     living = [node for node in gc.get_objects() if type(node).__name__ == "RecvRpcBackward"]
@@ -362,12 +362,12 @@ def graphs(rank, size, seeds):
             loss = run_program(seed, (*mine, *theirs))
             autograd.backward(context_id, [loss])
             gradients = autograd.get_gradients(context_id)
-            found = [gradients.get(leaf) for leaf in mine]
-            found += [
+            results = [gradients.get(leaf) for leaf in mine]
+            results += [
                 rpc.rpc_sync((rank + 1 + k) % size, gradient_of, (key, context_id))
                 for k, key in enumerate(keys)
             ]
-        for k, (one, other) in enumerate(zip(found, expected, strict=True)):
+        for k, (one, other) in enumerate(zip(results, expected, strict=True)):
             assert (one is None) == (other is None), (seed, k, one, other)
             if one is not None:
                 torch.testing.assert_close(one, other, msg=f"seed {seed}, leaf {k}: {one} {other}")
@@ -424,9 +424,9 @@ def training(rank, size):
                 loss = nn.functional.cross_entropy(head(body(x)), y)
                 autograd.backward(context_id, [loss])
                 optimizer.step(context_id)
-        found, without = rpc.rpc_sync("w1", state, (body.get_module_rref(),))
+        result, without = rpc.rpc_sync("w1", state, (body.get_module_rref(),))
         assert all(without) and all(p.grad is None for p in head.parameters())
-        for one, other in zip([*found, *head.parameters()], [*alone.parameters(), *head_alone.parameters()]):
+        for one, other in zip([*result, *head.parameters()], [*alone.parameters(), *head_alone.parameters()]):
             torch.testing.assert_close(one, other)
     with pytest.raises(RuntimeError, match="Could not find autograd context"):
         optimizer.step(context_id)
@@ -462,18 +462,18 @@ def test_a_pass_in_stages_leaves_others_alone():
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     y = x.exp()
     a, b = y * 2, (y * 3).sum()
-    found, others = [], []
-    staged = StagedPass([[a], [b, a]], True, lambda leaf, grad: found.append((leaf, grad)))
+    result, others = [], []
+    staged = StagedPass([[a], [b, a]], True, lambda leaf, grad: result.append((leaf, grad)))
     other = StagedPass([[a], [b]], True, lambda leaf, grad: others.append(grad))
     staged.deliver(0, [torch.ones(2)])
     other.deliver(1, [torch.tensor(1.0)])
-    assert not found and not others and staged.waiting == other.waiting == 1
+    assert not result and not others and staged.waiting == other.waiting == 1
     (between,) = torch.autograd.grad(a.sum() + b, x, retain_graph=True)
     with pytest.raises(RuntimeError, match="group 0 have arrived before"):
         staged.deliver(0, [torch.ones(2)])
     staged.deliver(1, [torch.tensor(1.0), torch.ones(2)])
     other.deliver(0, [torch.ones(2)])
-    ((leaf, grad),) = found
+    ((leaf, grad),) = result
     assert leaf is x and x.grad is None
     torch.testing.assert_close(grad, x.detach().exp() * 7)
     torch.testing.assert_close(others[0], x.detach().exp() * 5)

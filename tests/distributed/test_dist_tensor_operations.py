@@ -33,11 +33,11 @@ class Distributed(Operands):
             return plain
         fits = [Replicate(), *map(Shard, range(plain.dim()))]
         placements = [fits[self.rng.integers(len(fits))] for _ in range(self.mesh.ndim)]
-        found = distribute_tensor(plain, self.mesh, placements, src_data_rank=None)
+        result = distribute_tensor(plain, self.mesh, placements, src_data_rank=None)
         if self.grad and (plain.is_floating_point() or plain.is_complex()):
-            self.leaves.append(found.requires_grad_())
-            found = found.mul(1)
-        return found
+            self.leaves.append(result.requires_grad_())
+            result = result.mul(1)
+        return result
 
 
 def _whole(x):
@@ -68,25 +68,25 @@ def _outcome(entry, text, mesh, rng, grad):
     flambeau.manual_seed(7)
     given = Distributed(mesh, rng, grad)
     try:
-        found = tensors_in(result(entry, text, given))
+        actual = tensors_in(result(entry, text, given))
     except NotImplementedError as error:
         return f"refused: {error}"
     except RuntimeError as error:
         if any(said in str(error) for said in ("placement change", "keeps its shape", "mixed torch.Tensor")):
             return f"refused: {error}"
         raise
-    if len(found) != len(expected):
-        return f"{len(found)} results, {len(expected)} expected"
-    for one, other in zip(found, expected):
+    if len(actual) != len(expected):
+        return f"{len(actual)} results, {len(expected)} expected"
+    for one, other in zip(actual, expected):
         if isinstance(one, DTensor) and not _same(_whole(one.detach()), other.detach()):
             return f"values differ: {one.placements} {_whole(one.detach())} {other}"
     for name, x in expected_operands.items():
         if isinstance(given.get(name), DTensor) and not _same(_whole(given[name].detach()), x):
             return f"the operand {name} differs"
     if not grad:
-        return "" if any(isinstance(x, DTensor) for x in found) or not found else "plain"
-    if not any(x.requires_grad for x in expected) or not all(isinstance(x, DTensor) for x in found):
-        return "" if found else "plain"
+        return "" if any(isinstance(x, DTensor) for x in actual) or not actual else "plain"
+    if not any(x.requires_grad for x in expected) or not all(isinstance(x, DTensor) for x in actual):
+        return "" if actual else "plain"
 
     def loss(results):
         parts = [(x.real if x.is_complex() else x).double().pow(2).sum() for x in results if x.requires_grad]
@@ -97,7 +97,7 @@ def _outcome(entry, text, mesh, rng, grad):
     except Exception as error:
         return f"skipped: {error!r}"
     try:
-        total = loss(found)
+        total = loss(actual)
         (total.full_tensor() if isinstance(total, DTensor) else total).backward()
     except NotImplementedError as error:
         return f"refused backward: {error}"
@@ -112,15 +112,15 @@ def _outcome(entry, text, mesh, rng, grad):
 def _all(rank, size, shape, calls):
     """What is wrong, by call: on every process the same calls in the same order."""
     warnings.simplefilter("ignore")
-    mesh, found = init_device_mesh("cpu", shape), {}
+    mesh, result = init_device_mesh("cpu", shape), {}
     for k in calls:
         entry, text = ALL[k]
         rng = np.random.default_rng(zlib.crc32(f"{entry.name} {text} {shape}".encode()))
         try:
-            found[k] = _outcome(entry, text, mesh, rng, True)
+            result[k] = _outcome(entry, text, mesh, rng, True)
         except Exception as error:
-            found[k] = f"raised: {error!r}"
-    return found
+            result[k] = f"raised: {error!r}"
+    return result
 
 
 # Operations that have a rule: how many calls of samples.py run at the least, so that a rule that is lost shows.
@@ -132,14 +132,14 @@ def test_operations_are_those_on_whole_tensors(size, shape, every):
     calls = [
         k for k, (entry, text) in enumerate(ALL) if zlib.crc32(f"{entry.name} {text}".encode()) % every == 0
     ]
-    for rank, found in enumerate(world(size, _all, shape, calls, seconds=30)):
+    for rank, outcomes in enumerate(world(size, _all, shape, calls, seconds=30)):
         wrong = {
             (ALL[k][0].name, ALL[k][1]): said
-            for k, said in found.items()
+            for k, said in outcomes.items()
             if said and not said.startswith(("refused", "skipped", "plain"))
         }
         assert not wrong, (rank, wrong)
-        ran = sum(not said for said in found.values())
+        ran = sum(not said for said in outcomes.values())
         assert ran > LEAST * len(calls), (ran, len(calls))
 
 
@@ -221,10 +221,10 @@ def _written(rank, size):
         assert _same(run(columns).full_tensor(), one)
     # an embedding whose words are cut
     words = distribute_tensor(x, mesh, [Shard(0)])
-    found = flambeau.nn.functional.embedding(
+    actual = flambeau.nn.functional.embedding(
         distribute_tensor(flambeau.tensor([[3, 1]]), mesh, [Replicate()]), words
     )
-    assert found.placements == (Partial(),) and _same(found.full_tensor(), x[[3, 1]].unsqueeze(0))
+    assert actual.placements == (Partial(),) and _same(actual.full_tensor(), x[[3, 1]].unsqueeze(0))
     with pytest.raises(IndexError):
         flambeau.nn.functional.embedding(distribute_tensor(flambeau.tensor([4]), mesh, [Replicate()]), words)
     return True

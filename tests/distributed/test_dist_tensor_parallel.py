@@ -38,8 +38,8 @@ class Attention(nn.Module):
         batch = x.shape[0]
         each = WIDTH // HEADS  # there are fewer heads where the projections are cut
         q, k, v = (f(x).view(batch, LENGTH, -1, each).transpose(1, 2) for f in (self.wq, self.wk, self.wv))
-        found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.wo(found.transpose(1, 2).reshape(batch, LENGTH, -1))
+        result = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.wo(result.transpose(1, 2).reshape(batch, LENGTH, -1))
 
 
 class FeedForward(nn.Module):
@@ -149,12 +149,12 @@ def _trained(rank, size):
         for _ in range(2):
             expected = _loss(one, tokens, targets)
             with loss_parallel():
-                found = _loss(net, tokens, targets)
-                _close(found, expected, plan)
+                actual = _loss(net, tokens, targets)
+                _close(actual, expected, plan)
                 if mixed:
-                    found.backward()
+                    actual.backward()
                 else:
-                    norm = _step(net, found, optimizers[1])
+                    norm = _step(net, actual, optimizers[1])
             if mixed:
                 expected.backward()
             else:
@@ -224,8 +224,8 @@ def test_inputs_and_outputs_are_prepared(fake):
         desired_input_kwarg_layouts={"shift": Shard(0)},
     )
     net = parallelize_module(Takes(), fake["tp"], style)
-    found, scale = net(flambeau.ones(2, 3), 2, shift=flambeau.ones(4))
-    assert net.seen == ((Replicate(),), 2, (Shard(0),)) and found.shape == (4, 3) and scale == 2
+    result, scale = net(flambeau.ones(2, 3), 2, shift=flambeau.ones(4))
+    assert net.seen == ((Replicate(),), 2, (Shard(0),)) and result.shape == (4, 3) and scale == 2
     both = PrepareModuleInputOutput(
         input_layouts=(Shard(0), None),
         desired_input_layouts=(Replicate(), None),
@@ -233,8 +233,8 @@ def test_inputs_and_outputs_are_prepared(fake):
         desired_output_layouts=(Shard(1), None),
         use_local_output=False,
     )
-    found, _ = parallelize_module(Takes(), fake["tp"], both)(flambeau.ones(2, 4), 2)
-    assert found.placements == (Shard(1),) and "desired_output_layouts" in repr(both)
+    result, _ = parallelize_module(Takes(), fake["tp"], both)(flambeau.ones(2, 4), 2)
+    assert result.placements == (Shard(1),) and "desired_output_layouts" in repr(both)
 
 
 def _on_two_dimensions(rank, size):
@@ -252,10 +252,10 @@ def _on_two_dimensions(rank, size):
             made = distribute_tensor(getattr(net[at], name), mesh, [Replicate(), cut])
             net[at].register_parameter(name, made)
     with CommDebugMode() as mode:
-        found = net(distribute_tensor(x, mesh, [Shard(0), Replicate()]))
-    assert found.placements == (Shard(0), Partial()) and mode.get_total_counts() == 0
+        result = net(distribute_tensor(x, mesh, [Shard(0), Replicate()]))
+    assert result.placements == (Shard(0), Partial()) and mode.get_total_counts() == 0
     with CommDebugMode() as mode:
-        loss = found.pow(2).sum()
+        loss = result.pow(2).sum()
     assert mode.get_comm_counts() == {"all_reduce": 1} and loss.placements == (Partial(), Replicate())
     whole(x).pow(2).sum().backward()
     loss.backward()
@@ -263,13 +263,13 @@ def _on_two_dimensions(rank, size):
         _close(p.grad, q.grad, name)
     assert net[0].weight.grad.placements == (Partial(), Shard(0))
     # state that is kept and loaded
-    kept = {name: p.detach().clone() for name, p in net.state_dict().items()}
+    saved = {name: p.detach().clone() for name, p in net.state_dict().items()}
     other = copy.deepcopy(net)
     with flambeau.no_grad():
         for p in other.parameters():
             p.zero_()
     assert not other[0].weight.full_tensor().any() and net[0].weight.full_tensor().any()
-    other.load_state_dict(kept)
+    other.load_state_dict(saved)
     for p, q in zip(other.parameters(), net.parameters()):
         assert isinstance(p, nn.Parameter) and p.placements == q.placements
         assert flambeau.equal(p.to_local(), q.to_local())
@@ -303,11 +303,11 @@ def _losses(rank, size):
             for cut, placed in ((Shard(1), Replicate()), (Shard(0), Shard(0))):
                 two = distribute_tensor(logits, mesh, [cut]).requires_grad_()
                 with loss_parallel(), CommDebugMode() as mode:
-                    found = F.cross_entropy(
+                    actual = F.cross_entropy(
                         two, distribute_tensor(targets, mesh, [placed]), ignore_index=ignored, reduction=how
                     )
-                    found.sum().backward()
-                _close(found.detach(), expected.detach(), (ignored, how, cut))
+                    actual.sum().backward()
+                _close(actual.detach(), expected.detach(), (ignored, how, cut))
                 _close(two.grad, one.grad, (ignored, how, cut))
                 assert two.grad.placements == (cut,) and mode.get_total_counts() <= 5
     two = distribute_tensor(logits, mesh, [Shard(1)])

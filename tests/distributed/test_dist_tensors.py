@@ -118,11 +118,11 @@ def test_placements():
 @pytest.mark.parametrize("size", [0, 1, 5, 8, 2**62 + 1])
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
 def test_pieces_are_those_of_chunk(size, n):
-    found = [Shard.local_shard_size_and_offset(size, n, rank) for rank in range(n)]
+    results = [Shard.local_shard_size_and_offset(size, n, rank) for rank in range(n)]
     if size < 100:
         parts = [len(p) for p in np.arange(size).reshape(-1).tolist() and flambeau.arange(size).chunk(n)]
-        assert [s for s, _ in found][: len(parts)] == parts and sum(s for s, _ in found) == size
-    assert all(begin == min(sum(s for s, _ in found[:k]), size) for k, (_, begin) in enumerate(found))
+        assert [s for s, _ in results][: len(parts)] == parts and sum(s for s, _ in results) == size
+    assert all(begin == min(sum(s for s, _ in results[:k]), size) for k, (_, begin) in enumerate(results))
 
 
 def test_pieces_on_two_dimensions_of_a_mesh(fake):
@@ -278,9 +278,9 @@ def _made(rank, size):
     assert empty((3, 2), device_mesh=mesh, placements=[Shard(0)], requires_grad=True).requires_grad
     for make, name in ((rand, "rand"), (randn, "randn")):
         flambeau.manual_seed(3)
-        found = make(5, 4, device_mesh=mesh, placements=[Shard(1)]).full_tensor()
+        actual = make(5, 4, device_mesh=mesh, placements=[Shard(1)]).full_tensor()
         flambeau.manual_seed(3)
-        assert flambeau.equal(found, getattr(flambeau, name)(5, 4))
+        assert flambeau.equal(actual, getattr(flambeau, name)(5, 4))
     net = distribute_module(flambeau.nn.Linear(3, 2), mesh)
     assert all(isinstance(p, DTensor) and isinstance(p, flambeau.nn.Parameter) for p in net.parameters())
     # copies and files

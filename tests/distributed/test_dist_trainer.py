@@ -96,15 +96,17 @@ def trained(rank, size, strategy, folder):
 
 @pytest.mark.parametrize("strategy, size", [("ddp", 2), ("ddp", 4), ("fsdp", 2)])
 def test_the_run_is_that_of_one_process(strategy, size, tmp_path):
-    found = world(size, trained, strategy, str(tmp_path))
+    result = world(size, trained, strategy, str(tmp_path))
     alone = made()
     history = alone.run(4)
-    for whole, early, _ in found:
-        assert whole == found[0][0] and early == found[0][1] and early[0] < 30 and "val_accuracy" in early[1]
+    for whole, early, _ in result:
+        assert (
+            whole == result[0][0] and early == result[0][1] and early[0] < 30 and "val_accuracy" in early[1]
+        )
         for ours, figures in zip(whole, history, strict=True):
             assert ours == pytest.approx(figures, rel=2e-4)
     for name, tensor in alone.module.state_dict().items():
-        torch.testing.assert_close(torch.tensor(found[0][2][name]), tensor.detach(), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(torch.tensor(result[0][2][name]), tensor.detach(), rtol=1e-3, atol=1e-4)
     saved = torch.load(tmp_path / strategy / "last.pt")
     assert len(saved["others"]) == size - 1 and saved["model"].keys() == alone.module.state_dict().keys()
     plain = Net()

@@ -26,8 +26,8 @@ LAUNCHER = [sys.executable, "-m", "flambeau.distributed.run"]
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as result:
+        return result.getsockname()[1]
 
 
 def met(rank, size, how, port, path):
@@ -56,8 +56,8 @@ def met(rank, size, how, port, path):
 
 @pytest.mark.parametrize("how", ["env", "tcp", "tcp in the address", "file", "store"])
 def test_ways_to_meet(how, tmp_path):
-    found = world(2, met, how, free_port(), str(tmp_path / "store"), form=False)
-    assert found == [(rank, 2, [1.0, 1.0], False) for rank in range(2)]
+    result = world(2, met, how, free_port(), str(tmp_path / "store"), form=False)
+    assert result == [(rank, 2, [1.0, 1.0], False) for rank in range(2)]
 
 
 def again(rank, size, path):
@@ -100,9 +100,9 @@ def test_a_process_that_does_not_come_is_named(tmp_path):
 def spawned(rank, size, port, path):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=size)
-    found = [None] * size
-    dist.all_gather_object(found, rank)
-    Path(path, str(rank)).write_text(str(found))
+    results = [None] * size
+    dist.all_gather_object(results, rank)
+    Path(path, str(rank)).write_text(str(results))
     dist.destroy_process_group()
 
 
@@ -375,7 +375,7 @@ def test_a_stranger_at_the_process_manager_changes_nothing():
 
 def listening(rank, size):
     """Addresses at which this process listens."""
-    found = set()
+    results = set()
     inodes = {
         os.readlink(f"/proc/self/fd/{fd}")
         for fd in os.listdir("/proc/self/fd")
@@ -385,9 +385,9 @@ def listening(rank, size):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-                found.add(fields[1].partition(":")[0])
+                results.add(fields[1].partition(":")[0])
     dist.barrier()
-    return found
+    return results
 
 
 def test_nothing_listens_on_other_interfaces():

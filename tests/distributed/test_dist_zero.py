@@ -79,30 +79,30 @@ def steps(rank, size):
             with pytest.raises(RuntimeError, match="has not been consolidated on this rank"):
                 zero.state_dict()
             zero.consolidate_state_dict(to=size - 1)
-            found = [None]
+            results = [None]
             if rank == size - 1:
-                found = [zero.state_dict()]
+                results = [zero.state_dict()]
                 want = whole.state_dict()
-                assert found[0]["state"].keys() == want["state"].keys()
+                assert results[0]["state"].keys() == want["state"].keys()
                 for number, state in want["state"].items():
                     for key, value in state.items():
-                        other = found[0]["state"][number][key]
+                        other = results[0]["state"][number][key]
                         np.testing.assert_allclose(other.numpy(), value.numpy(), rtol=1e-4, atol=1e-6)
-                assert found[0]["param_groups"][0].keys() == want["param_groups"][0].keys()
+                assert results[0]["param_groups"][0].keys() == want["param_groups"][0].keys()
             else:
                 with pytest.raises(RuntimeError, match="has not been consolidated on this rank"):
                     zero.state_dict()
             # It loads here, also into another share, and the steps after it are the same.
-            dist.broadcast_object_list(found, src=size - 1)
-            before = set(found[0]["state"])
+            dist.broadcast_object_list(results, src=size - 1)
+            before = set(results[0]["state"])
             again = ZeroRedundancyOptimizer(model.parameters(), kind, **{**options, "lr": 7.0})
-            again.load_state_dict(found[0])
-            assert set(found[0]["state"]) == before and again.param_groups[0]["lr"] == options["lr"] / 4
+            again.load_state_dict(results[0])
+            assert set(results[0]["state"]) == before and again.param_groups[0]["lr"] == options["lr"] / 4
             train(reference, whole, 2, None, size, 9)
             train(model, again, 2, rank, size, 9)
             same(model.module, reference)
             fresh = kind(reference.parameters(), **options)
-            fresh.load_state_dict(found[0])
+            fresh.load_state_dict(results[0])
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -131,10 +131,10 @@ def groups_and_hooks(rank, size):
 
     def closure():
         zero.zero_grad()
-        found = loss(model, batch(0, rank, size))
-        found.backward()
+        result = loss(model, batch(0, rank, size))
+        result.backward()
         seen.append("closure")
-        return found
+        return result
 
     assert zero.step(closure).item() > 0 and seen == ["before", "closure", "after"]
     before = layers[0].weight.detach().clone()

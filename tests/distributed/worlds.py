@@ -74,8 +74,8 @@ def started(
     `seconds`, `starting`: how long calls, and the start of the group, wait for others.
     """
     if form and not library().is_mpich:
-        with by_mpiexec(size, fn, args, seconds) as found:
-            yield found
+        with by_mpiexec(size, fn, args, seconds) as result:
+            yield result
         return
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
@@ -172,7 +172,7 @@ def _remote(folder: str) -> None:
 
 def results(processes: list[Any], pipes: list[Any]) -> list[Any]:
     """What each process returned, or `Ended`; AssertionError with the traceback of one that raised, or if one hangs."""
-    end, found = time.monotonic() + PATIENCE, []
+    end, result = time.monotonic() + PATIENCE, []
     for rank, (process, pipe) in enumerate(zip(processes, pipes)):
         assert pipe.poll(max(end - time.monotonic(), 0)), f"rank {rank} hangs"
         try:
@@ -180,20 +180,20 @@ def results(processes: list[Any], pipes: list[Any]) -> list[Any]:
         except EOFError:
             process.join(10)
             fine, value = True, Ended(process.exitcode)
-        found.append((rank, fine, value))
-    wrong = [f"rank {rank}:\n{value}" for rank, fine, value in found if not fine]
+        result.append((rank, fine, value))
+    wrong = [f"rank {rank}:\n{value}" for rank, fine, value in result if not fine]
     assert not wrong, "\n".join(wrong)
-    return [value for _, _, value in found]
+    return [value for _, _, value in result]
 
 
 def world(size: int, fn: Callable, *args: Any, seconds: float = 60.0, form: bool = True) -> list[Any]:
     """The results of `fn(rank, size, *args)` in each of `size` processes."""
     with started(size, fn, *args, seconds=seconds, form=form) as (processes, pipes):
-        found = results(processes, pipes)
+        result = results(processes, pipes)
         for process in processes:
             process.join(20)
             assert process.exitcode is not None, "a process does not end"
-        return found
+        return result
 
 
 if __name__ == "__main__":

@@ -79,10 +79,10 @@ def test_a_table_puts_functions_in_the_place_of_steps():
     def gelu(x, approximate="none"):
         return x * 0.5 * (1 + flambeau.erf(x * 0.7071067811865476))
 
-    found = program.run_decompositions({flambeau.ops.aten.gelu.default: gelu})
-    names = [str(n.target) for n in found.graph.nodes if n.op == "call_function"]
+    result = program.run_decompositions({flambeau.ops.aten.gelu.default: gelu})
+    names = [str(n.target) for n in result.graph.nodes if n.op == "call_function"]
     assert "aten.gelu.default" not in names and "aten.erf.default" in names and "aten.linear.default" in names
-    assert flambeau.allclose(found.module()(x), made(x), atol=1e-6)
+    assert flambeau.allclose(result.module()(x), made(x), atol=1e-6)
     smaller = program.run_decompositions()
     assert "aten.addmm.default" in [str(n.target) for n in smaller.graph.nodes]
     assert flambeau.allclose(smaller.module()(flambeau.rand(9, 4) * 0), made(flambeau.zeros(9, 4)), atol=1e-6)

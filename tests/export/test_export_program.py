@@ -112,8 +112,8 @@ def test_buffers_are_written_call_by_call():
 
 def test_targets_are_atens_overloads():
     program = export(Whole().eval(), (flambeau.randn(5, 4),))
-    found = [str(n.target) for n in program.graph.nodes if n.op == "call_function"]
-    assert found == [
+    results = [str(n.target) for n in program.graph.nodes if n.op == "call_function"]
+    assert results == [
         "aten.add_.Tensor",
         "aten.linear.default",
         "aten.batch_norm.default",
@@ -305,11 +305,11 @@ def test_nothing_flows_through_what_is_computed_without_gradients(function, requ
         result = run(x)
         if result.requires_grad:
             result.square().sum().backward()
-        found = result.requires_grad, *((g is not None, g) for g in (x.grad, w.grad))
+        actual = result.requires_grad, *((g is not None, g) for g in (x.grad, w.grad))
         if wanted is None:
-            wanted = found
-        assert found[0] == wanted[0]
-        for (there, g), (expected, e) in zip(found[1:], wanted[1:]):
+            wanted = actual
+        assert actual[0] == wanted[0]
+        for (there, g), (expected, e) in zip(actual[1:], wanted[1:]):
             assert there == expected
             agree(g, e) if there else None
 
@@ -397,10 +397,10 @@ def test_registered_classes_as_arguments():
 
     flambeau.export.register_dataclass(Pair)
     made = module(lambda m, p: Pair(p.a + p.b, p.a * p.b))
-    found = export(made, (Pair(flambeau.ones(2), flambeau.ones(2)),)).module()(
+    result = export(made, (Pair(flambeau.ones(2), flambeau.ones(2)),)).module()(
         Pair(flambeau.ones(2), flambeau.full((2,), 3.0))
     )
-    agree((found.a, found.b), (flambeau.full((2,), 4.0), flambeau.full((2,), 3.0)))
+    agree((result.a, result.b), (flambeau.full((2,), 4.0), flambeau.full((2,), 3.0)))
 
 
 def test_kinds_of_steps_that_have_no_name_in_aten():
@@ -426,8 +426,8 @@ def test_sizes_of_elements_are_symbols_whatever_is_drawn():
 
     class Chosen(nn.Module):
         def forward(self, x):
-            found = x[x > 0]
-            return found.shape[0], x.nonzero().shape[0], flambeau.bincount(x.relu().long()).shape[0]
+            result = x[x > 0]
+            return result.shape[0], x.nonzero().shape[0], flambeau.bincount(x.relu().long()).shape[0]
 
     other = flambeau.tensor([5.0, -1.0, 3.0])
     for example in ([1.0, -1.0, 2.0], [1.0, 1.0, 1.0], [-1.0, 1.0, 0.0], [2.0, 2.0, 2.0], [0.0, 0.0, 4.0]):

@@ -79,11 +79,11 @@ def test_shapes_are_expressions_that_hold_for_all_sizes(function, shape):
     low = [r.lower for r in program.range_constraints.values()]
     for a, b in itertools.product((max(low[0], 2), 7, 20), (max(low[1], 3), 8, 31)):
         x = flambeau.rand(a, b)
-        found = run(x)
-        same(found, function(x))
+        result = run(x)
+        same(result, function(x))
         value = program.graph.output_node().args[0][0].meta["val"]
         assert [n if isinstance(n, int) else n.value({"s0": a, "s1": b}) for n in value.shape] == list(
-            found.shape
+            result.shape
         )
 
 

@@ -64,9 +64,9 @@ def test_packages_give_what_modules_give(name):
     model, args, kwargs = MODELS[name]
     loaded = inductor.aoti_load_package(io.BytesIO(packed(name)))
     for _ in range(2):
-        found, expected = loaded(*args, **kwargs), model(*args, **kwargs)
-        assert type(found) is type(expected)
-        for a, b in zip(leaves(found), leaves(expected), strict=True):
+        actual, expected = loaded(*args, **kwargs), model(*args, **kwargs)
+        assert type(actual) is type(expected)
+        for a, b in zip(leaves(actual), leaves(expected), strict=True):
             assert a.dtype == b.dtype and torch.allclose(a, b, rtol=1e-5, atol=1e-6)
             assert not a.requires_grad
 

@@ -47,8 +47,8 @@ class Expected:
     def __init__(self, name: str) -> None:
         self.path = FOLDER / f"{name}.pt2"
         self.program = export.load(self.path)
-        with np.load(self.path.with_suffix(".npz")) as found:
-            self.arrays = dict(found)
+        with np.load(self.path.with_suffix(".npz")) as result:
+            self.arrays = dict(result)
         self.tolerance = 2e-2 if name in HALF else 1e-4
         self.calls = sum(key.startswith("given") for key in self.arrays)
 
@@ -69,9 +69,9 @@ class Expected:
             self.compare(buffer, self.arrays[f"state.{name}"])
 
     def compare(self, t: Any, wanted: Any) -> None:
-        found = t.numpy(force=True)
-        assert found.dtype == wanted.dtype and found.shape == wanted.shape
-        np.testing.assert_allclose(found, wanted, rtol=self.tolerance, atol=1e-5)
+        actual = t.numpy(force=True)
+        assert actual.dtype == wanted.dtype and actual.shape == wanted.shape
+        np.testing.assert_allclose(actual, wanted, rtol=self.tolerance, atol=1e-5)
 
 
 @pytest.fixture(params=[p.stem for p in ARCHIVES])
@@ -128,9 +128,9 @@ def test_saved_again(expected):
 def test_the_programs_own_arguments_are_kept(expected):
     args, kwargs = expected.program.example_inputs
     wanted_args, wanted_kwargs = expected.arguments(0)
-    found, wanted = [], []
-    assert leaves((args, kwargs), found) == leaves((wanted_args, wanted_kwargs), wanted)
-    for t, other in zip(found, wanted):
+    actual, wanted = [], []
+    assert leaves((args, kwargs), actual) == leaves((wanted_args, wanted_kwargs), wanted)
+    for t, other in zip(actual, wanted):
         assert flambeau.equal(t, other) or expected.path.stem == "mutating"
 
 
@@ -149,8 +149,8 @@ def test_what_is_known_of_values_is_true(expected):
             known = n.meta.get("val")
             if isinstance(value, flambeau.Tensor) and n.op == "call_function" and n.users:
                 numbers = [d if isinstance(d, int) else d.value(sizes) for d in known.shape if not unknown(d)]
-                found = [d for d, k in zip(value.shape, known.shape) if not unknown(k)]
-                assert (numbers, known.dtype, len(known.shape)) == (found, value.dtype, value.dim()), n.name
+                results = [d for d, k in zip(value.shape, known.shape) if not unknown(k)]
+                assert (numbers, known.dtype, len(known.shape)) == (results, value.dtype, value.dim()), n.name
                 Compared.count += 1
             return value
 
@@ -330,9 +330,9 @@ def test_paths_and_extra_files(tmp_path):
     program = Expected("mlp").program
     path = tmp_path / "mlp.pt2"
     export.save(program, path, extra_files={"note.txt": "one", "other": "two"})
-    found = {"note.txt": "", "absent": "as it was"}
-    export.load(path, extra_files=found)
-    assert found == {"note.txt": "one", "absent": "as it was"}
+    results = {"note.txt": "", "absent": "as it was"}
+    export.load(path, extra_files=results)
+    assert results == {"note.txt": "one", "absent": "as it was"}
     with zipfile.ZipFile(path) as archive:
         assert archive.read("mlp/archive_format") == b"pt2" and archive.read("mlp/archive_version") == b"0"
         told = json.loads(archive.read("mlp/models/model.json"))

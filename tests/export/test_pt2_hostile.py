@@ -625,12 +625,12 @@ def test_extra_files_stay_where_they_are():
 def attempt(data: bytes) -> None:
     """Load it: a program whose module and code can be made, or an error of the few kinds that loading has."""
     try:
-        found = loaded(data)
+        result = loaded(data)
     except REFUSALS as error:
         assert str(error)
         return
-    assert isinstance(found, export.ExportedProgram)
-    module = watched(found.module, code=True)
+    assert isinstance(result, export.ExportedProgram)
+    module = watched(result.module, code=True)
     assert watched(lambda: module.code, code=True)
 
 
@@ -740,10 +740,10 @@ def test_mutations_of_structures(seed):
                     at.insert(last, copy.deepcopy(rng.choice(at)))
                 else:
                     other = rng.choice(known)
-                    found = original
+                    result = original
                     for key in other:
-                        found = found[key]
-                    at[last] = copy.deepcopy(found)
+                        result = result[key]
+                    at[last] = copy.deepcopy(result)
             except (KeyError, IndexError, TypeError):
                 continue  # a change before has taken the place away
         attempt(packed(entries | {name: json.dumps(told).encode()}))

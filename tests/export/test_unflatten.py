@@ -37,9 +37,9 @@ class Outer(nn.Module):
         self.register_buffer("shift", flambeau.ones(3))
 
     def forward(self, x):
-        found = self.inner(x, scale=self.shift)
-        y = self.layers[1](self.layers[0](found["out"] + found["in"][0]))
-        return y + self.shift, found["in"][1][0]
+        result = self.inner(x, scale=self.shift)
+        y = self.layers[1](self.layers[0](result["out"] + result["in"][0]))
+        return y + self.shift, result["in"][1][0]
 
 
 class Twice(nn.Module):

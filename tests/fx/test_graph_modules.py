@@ -157,14 +157,14 @@ def test_submodules_come_and_go(traced):
 
 
 def test_a_folder_is_a_package(traced, tmp_path, monkeypatch):
-    traced.to_folder(tmp_path / "kept_net", "KeptNet")
+    traced.to_folder(tmp_path / "saved_net", "SavedNet")
     monkeypatch.syspath_prepend(tmp_path)
-    from kept_net import KeptNet
+    from saved_net import SavedNet
 
-    made = KeptNet()
-    made.load_state_dict(torch.load(tmp_path / "kept_net" / "state_dict.pt"))
+    made = SavedNet()
+    made.load_state_dict(torch.load(tmp_path / "saved_net" / "state_dict.pt"))
     same(traced, made)
-    sys.modules.pop("kept_net")
+    sys.modules.pop("saved_net")
 
 
 def test_classes_of_programs_stay(traced):
@@ -187,9 +187,9 @@ def test_interpreters(traced):
     want = fx.Interpreter(traced).run(x)
     assert torch.equal(want["out"], traced(x)["out"])
     assert not torch.equal(Swap(traced).run(x)["out"], want["out"])
-    kept = fx.Interpreter(traced, garbage_collect_values=False)
-    kept.run(x)
-    assert {n.name for n in kept.env} == {n.name for n in traced.graph.nodes}
+    interpreter = fx.Interpreter(traced, garbage_collect_values=False)
+    interpreter.run(x)
+    assert {n.name for n in interpreter.env} == {n.name for n in traced.graph.nodes}
     shift = next(n for n in traced.graph.nodes if n.name == "shift")
     given = fx.Interpreter(traced).run(x, initial_env={shift: torch.zeros(3)})
     assert not torch.equal(given["out"], want["out"])

@@ -110,14 +110,14 @@ def test_filters_and_literals():
         return fx.symbolic_trace(lambda x: torch.add(x, 3) + torch.add(x, 4))
 
     module = traced()
-    found = replace_pattern_with_filters(
+    result = replace_pattern_with_filters(
         module, lambda x: torch.add(x, 1), lambda x: torch.mul(x, 9), ignore_literals=True
     )
-    assert [r.replacements[0].name for r in found] == ["mul", "mul_1"] and module(torch.ones(1)) == 18
-    found = replace_pattern_with_filters(
+    assert [r.replacements[0].name for r in result] == ["mul", "mul_1"] and module(torch.ones(1)) == 18
+    result = replace_pattern_with_filters(
         traced(), lambda x: torch.add(x, 3), lambda x: x, [lambda match, graph, pattern: False]
     )
-    assert not found
+    assert not result
     with pytest.raises(ValueError, match="empty pattern"):
         SubgraphMatcher(fx.Graph())
 
@@ -194,11 +194,11 @@ def test_shapes_are_noted(traced):
 
 class Swap(PassBase):
     def call(self, graph_module):
-        found = graph_module.graph.find_nodes(op="call_function", target=torch.relu)
-        for node in found:
+        result = graph_module.graph.find_nodes(op="call_function", target=torch.relu)
+        for node in result:
             node.target = torch.tanh
         graph_module.recompile()
-        return PassResult(graph_module, bool(found))
+        return PassResult(graph_module, bool(result))
 
 
 def test_managers_run_passes_until_nothing_changes(traced):

@@ -83,8 +83,8 @@ def test_names_are_identifiers_that_mean_nothing_else(wished, given):
 
 def test_a_name_is_given_once():
     g = fx.Graph()
-    found = [g.create_node("get_attr", "w", name=n).name for n in ("x", "x_1", "x", "x", "x_1")]
-    assert found == ["x", "x_1", "x_2", "x_3", "x_4"]
+    results = [g.create_node("get_attr", "w", name=n).name for n in ("x", "x_1", "x", "x", "x_1")]
+    assert results == ["x", "x_1", "x_2", "x_3", "x_4"]
 
 
 def test_replacing_and_erasing(graph):
@@ -260,8 +260,8 @@ def test_copies_of_graphs_are_their_own(graph):
     new, values = fx.Graph(), {}
     z = new.placeholder("z")
     values[named(graph)["x"]] = z
-    found = new.graph_copy(graph, values)
-    assert found.name == "relu" and [n.name for n in new.nodes] == ["z", "y", "add", "relu"]
+    result = new.graph_copy(graph, values)
+    assert result.name == "relu" and [n.name for n in new.nodes] == ["z", "y", "add", "relu"]
     assert values[named(graph)["add"]].args[0] is z
     with pytest.raises(TypeError, match="node_copy"):
         copy.copy(z)

@@ -18,7 +18,7 @@ from flambeau.nn import functional as F
 
 
 @fx.wrap
-def kept_whole(x, factor=2):
+def leaf_function(x, factor=2):
     if x.sum() > 0:  # what cannot be traced
         return x * factor
     return x
@@ -76,9 +76,9 @@ def test_what_is_traced_computes_the_same(f):
 
 @pytest.mark.parametrize("x", [torch.ones(2), -torch.ones(2)])
 def test_wrapped_functions_stay_whole(x):
-    module = check(lambda x: (kept_whole(x, factor=3), len(x), math.sqrt(len(x))), x)
-    assert [n.target for n in module.graph.nodes if n.op == "call_function"][:2] == [kept_whole, len]
-    assert kept_whole.__name__ == "kept_whole" and not hasattr(kept_whole, "_fx_whole")
+    module = check(lambda x: (leaf_function(x, factor=3), len(x), math.sqrt(len(x))), x)
+    assert [n.target for n in module.graph.nodes if n.op == "call_function"][:2] == [leaf_function, len]
+    assert leaf_function.__name__ == "leaf_function" and not hasattr(leaf_function, "_fx_leaf")
 
 
 def test_wrap_belongs_at_the_top_of_a_module():

@@ -37,12 +37,12 @@ class Outcome(NamedTuple):
 
 def programs() -> list[Program]:
     """All programs."""
-    found = []
+    results = []
     for part in FILE.read_text().split("\n== ")[1:]:
         head, _, text = part.partition("\n")
         name, verdict, arguments = ([p.strip() for p in re.split(r" \|(?: |$)", head)] + [""])[:3]
-        found.append(Program(name, verdict == "ok", verdict[3:], arguments, text + "\n"))
-    return found
+        results.append(Program(name, verdict == "ok", verdict[3:], arguments, text + "\n"))
+    return results
 
 
 def outcome(program: Program, library: Any, folder: Path, turn: Any = lambda scripted: scripted) -> Outcome:

@@ -45,8 +45,8 @@ class Expected:
     def __init__(self, path: Path) -> None:
         extra: dict[str, Any] = {"expected.npz": b""}
         self.program = jit.load(str(path), _extra_files=extra)
-        with np.load(io.BytesIO(extra["expected.npz"])) as found:
-            self.arrays = dict(found)
+        with np.load(io.BytesIO(extra["expected.npz"])) as result:
+            self.arrays = dict(result)
         self.tolerance = 2e-2 if path.stem in HALF else 1e-4
 
     def inputs(self) -> list[Any]:
@@ -203,9 +203,9 @@ def test_files(tmp_path):
     net = Expected(FOLDER / "mlp_traced.pt").program
     path = tmp_path / "net.pt"
     net.save(path, _extra_files={"note.txt": "hello", "raw": b"\xff\x00"})
-    found = {"note.txt": "", "raw": "", "absent": "as before"}
-    again = jit.load(path, map_location="cpu", _extra_files=found)
-    assert found == {"note.txt": "hello", "raw": b"\xff\x00", "absent": "as before"}
+    results = {"note.txt": "", "raw": "", "absent": "as before"}
+    again = jit.load(path, map_location="cpu", _extra_files=results)
+    assert results == {"note.txt": "hello", "raw": b"\xff\x00", "absent": "as before"}
     assert again.original_name == "Mlp"
     with pytest.raises(ValueError, match="does not exist"):
         jit.load(tmp_path / "none.pt")

@@ -516,11 +516,11 @@ def test_mutations_of_what_is_inside(seed):
 def attempt(data: bytes) -> None:
     """Load it: a module, or an error of the few kinds that loading has."""
     try:
-        found = loaded(data)
+        result = loaded(data)
     except REFUSALS as error:
         assert str(error)
     else:
-        assert isinstance(found, jit.RecursiveScriptModule)
+        assert isinstance(result, jit.RecursiveScriptModule)
 
 
 def test_checksums_are_compared():

@@ -16,7 +16,7 @@ from flambeau import jit, nn
 F = nn.functional
 
 
-def kept(traced: Any) -> Any:
+def reloaded(traced: Any) -> Any:
     """A program, saved and loaded."""
     return jit.load(io.BytesIO(traced.save_to_buffer()))
 
@@ -29,8 +29,8 @@ def flat(x: Any) -> list[Any]:
     return [t for v in x for t in flat(v)]
 
 
-def agree(found: Any, wanted: Any) -> None:
-    a, b = flat(found), flat(wanted)
+def agree(actual: Any, wanted: Any) -> None:
+    a, b = flat(actual), flat(wanted)
     assert len(a) == len(b)
     for x, y in zip(a, b):
         assert x.dtype == y.dtype and x.shape == y.shape
@@ -42,7 +42,7 @@ def check(f: Any, example: tuple, *others: tuple, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         traced = jit.trace(f, example, **options)
-    loaded = kept(traced)
+    loaded = reloaded(traced)
     for inputs in (example, *others):
         wanted = f(*[flambeau.Tensor.clone(t) if isinstance(t, flambeau.Tensor) else t for t in inputs])
         for program in (traced, loaded, loaded):  # the second call goes another way
@@ -178,7 +178,7 @@ def test_structures():
     inputs = (x(), {"x": r(2), "y": r(2)}, [r(2), r(2)])
     traced = jit.trace(f, inputs, strict=False)
     again = (x(), {"x": r(2), "y": r(2)}, [r(2), r(2)])
-    for program in (traced, kept(traced)):
+    for program in (traced, reloaded(traced)):
         agree(program(*again), f(*again))
         assert isinstance(program(*again)[0], dict) and isinstance(program(*again)[1], list)
     assert "pair: Tuple[Tensor, Tuple[Tensor, Tensor]]" in traced.code
@@ -202,7 +202,7 @@ def test_inputs_by_name():
 
     traced = jit.trace(f, example_kwarg_inputs={"y": r(2), "x": r(2), "scale": r(1)})
     x, y, s = r(3), r(3), r(1)
-    agree(kept(traced)(x=x, y=y, scale=s), f(x, y, s))
+    agree(reloaded(traced)(x=x, y=y, scale=s), f(x, y, s))
     mixed = jit.trace(f, (r(2),), example_kwarg_inputs={"scale": r(1), "y": r(2)})
     agree(mixed(x, scale=s, y=y), f(x, y, s))
 
@@ -254,7 +254,7 @@ def test_inputs_that_cannot_be_traced():
 def test_sizes_that_python_looks_at(f, good, bad):
     """Right where what Python decided holds, an error that says so where it does not: never another value."""
     traced = jit.trace(f, r(2, 2))
-    for program in (traced, kept(traced)):
+    for program in (traced, reloaded(traced)):
         x = flambeau.rand(*good)
         agree(program(x), f(x))
         with pytest.raises((jit.Error, RuntimeError), match="traced where a size|values to unpack"):
@@ -294,7 +294,7 @@ def test_values_that_python_looks_at(look, kind):
     ) as seen:
         traced = jit.trace(look, x, check_trace=False)
     assert seen[0].filename == __file__ and seen[0].lineno == look.__code__.co_firstlineno
-    agree(kept(traced)(x), look(x))
+    agree(reloaded(traced)(x), look(x))
 
 
 def test_check_inputs():
@@ -330,7 +330,7 @@ def test_constants_are_copied():
     traced = jit.trace(lambda x: x * scale, r(2))
     scale.zero_()
     agree(traced(flambeau.ones(2)), flambeau.tensor([2.0, 3.0]))
-    agree(kept(traced)(flambeau.ones(2)), flambeau.tensor([2.0, 3.0]))
+    agree(reloaded(traced)(flambeau.ones(2)), flambeau.tensor([2.0, 3.0]))
 
 
 def test_constants_that_want_gradients_are_refused():
@@ -363,7 +363,7 @@ def test_what_is_not_traced_is_refused():
 def test_gradients():
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
     traced = jit.trace(net, r(2, 3))
-    loaded = kept(traced)
+    loaded = reloaded(traced)
     x = r(5, 3, requires_grad=True)
     wanted = flambeau.autograd.grad(net(x).pow(2).sum(), [x, *net.parameters()])
     agree(flambeau.autograd.grad(traced(x).pow(2).sum(), [x, *net.parameters()]), wanted)
@@ -378,7 +378,7 @@ def test_no_grad_within_a_program_is_kept():
             y = x * 2
         return x * y
 
-    loaded = kept(jit.trace(f, r(2)))
+    loaded = reloaded(jit.trace(f, r(2)))
     x = flambeau.tensor([1.0, 3.0], requires_grad=True)
     loaded(x).sum().backward()
     agree(x.grad, flambeau.tensor([2.0, 6.0]))
@@ -394,7 +394,7 @@ def test_writes_reach_the_caller_and_views():
         row.mul_(3)
         return x
 
-    loaded = kept(jit.trace(f, r(2, 2)))
+    loaded = reloaded(jit.trace(f, r(2, 2)))
     x = flambeau.ones(2, 2)
     loaded(x)
     agree(x, flambeau.tensor([[6.0, 6.0], [2.0, 2.0]]))
@@ -411,7 +411,7 @@ def test_buffers_are_written():
             return x * self.count
 
     net = Counter()
-    loaded = kept(jit.trace(net, r(2), check_trace=False))
+    loaded = reloaded(jit.trace(net, r(2), check_trace=False))
     before = loaded.count.item()
     loaded(r(2))
     loaded(r(2))
@@ -420,7 +420,7 @@ def test_buffers_are_written():
 
 def test_data_and_random_numbers():
     check(lambda x: x.data * 2 + x.detach(), (r(2),), (r(3),))
-    traced = kept(jit.trace(lambda x: x + flambeau.rand(x.shape[0]), r(2), check_trace=False))
+    traced = reloaded(jit.trace(lambda x: x + flambeau.rand(x.shape[0]), r(2), check_trace=False))
     flambeau.manual_seed(3)
     first = traced(flambeau.zeros(5))
     flambeau.manual_seed(3)
@@ -435,14 +435,14 @@ def test_empty_batches_and_half_types():
     for dtype in (flambeau.float16, flambeau.bfloat16, flambeau.float64):
         net = nn.Linear(2, 2).to(dtype)
         x = r(3, 2).to(dtype)
-        found = kept(jit.trace(net, x))(x)
-        assert found.dtype == dtype and flambeau.equal(found, net(x))
+        result = reloaded(jit.trace(net, x))(x)
+        assert result.dtype == dtype and flambeau.equal(result, net(x))
 
 
 def test_nan_and_shared_modules():
     layer = nn.Linear(2, 2)
     net = nn.Sequential(layer, nn.ReLU(), layer)
-    loaded = kept(jit.trace(net, r(1, 2)))
+    loaded = reloaded(jit.trace(net, r(1, 2)))
     assert len(list(loaded.parameters())) == 2 and loaded[0] is loaded[2]
     x = flambeau.tensor([[float("nan"), 1.0]])
     assert bool(loaded(x).isnan().all())
@@ -451,7 +451,7 @@ def test_nan_and_shared_modules():
 def test_modules_in_train_and_eval():
     traced = jit.trace(nn.Sequential(nn.Linear(2, 2), nn.Dropout()), r(1, 2), check_trace=False)
     assert traced.training and not traced.eval().training and not traced[1].training
-    assert kept(traced).training is False
+    assert reloaded(traced).training is False
 
 
 def test_methods_and_trace_module():
@@ -468,7 +468,7 @@ def test_methods_and_trace_module():
 
     net = Net()
     made = jit.trace_module(net, {"forward": r(2), "plus": (r(2), r(2))})
-    loaded = kept(made)
+    loaded = reloaded(made)
     x, y = r(3), r(3)
     agree(loaded(x), net(x))
     agree(loaded.plus(x, y), net.plus(x, y))
@@ -484,7 +484,7 @@ def test_programs_in_programs():
     inner = jit.trace(lambda x: x.reshape(x.shape[0], -1) + 1, r(2, 2))
     outer = check(lambda x: inner(x).sum(1), (r(2, 3),), (r(4, 2, 2),))
     assert "torch.sum" in outer.code
-    net = nn.Sequential(kept(jit.trace(nn.Linear(2, 3), r(1, 2))), nn.ReLU())
+    net = nn.Sequential(reloaded(jit.trace(nn.Linear(2, 3), r(1, 2))), nn.ReLU())
     check(net, (r(2, 2),), (r(3, 2),))
     with pytest.warns(UserWarning, match="already a ScriptModule"):
         assert jit.trace(inner, r(2)) is inner

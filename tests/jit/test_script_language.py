@@ -42,14 +42,14 @@ _OTHERWISE = {"for_tuple": "1a2.", "is_scripting": flambeau.full((2,), 2.0)}
 @pytest.mark.filterwarnings("ignore:careful")
 @pytest.mark.parametrize("program", PROGRAMS, ids=[p.name for p in PROGRAMS])
 def test_the_language(program, tmp_path, capsys):
-    found = outcome(program, flambeau, tmp_path)
-    assert found.accepted == program.accepted, found.error
+    actual = outcome(program, flambeau, tmp_path)
+    assert actual.accepted == program.accepted, actual.error
     if not program.accepted:
-        assert re.search(program.says, found.error), found.error
-        assert "~ <--- HERE" in found.error and str(tmp_path) in found.error
+        assert re.search(program.says, actual.error), actual.error
+        assert "~ <--- HERE" in actual.error and str(tmp_path) in actual.error
         return
-    wanted = _OTHERWISE.get(program.name, found.wanted)
-    assert same(found.result, wanted), (found.result, wanted)
+    wanted = _OTHERWISE.get(program.name, actual.wanted)
+    assert same(actual.result, wanted), (actual.result, wanted)
 
 
 @pytest.mark.filterwarnings("ignore:careful")
@@ -59,10 +59,10 @@ def test_the_language(program, tmp_path, capsys):
     ids=[p.name for p in PROGRAMS if p.accepted and p.name not in (*_OUTSIDE, "ignored")],
 )
 def test_what_is_saved_and_loaded_computes_the_same(program, tmp_path, capsys):
-    found = outcome(
+    result = outcome(
         program, flambeau, tmp_path, lambda scripted: jit.load(io.BytesIO(scripted.save_to_buffer()))
     )
-    assert same(found.result, _OTHERWISE.get(program.name, found.wanted)), (found.result, found.wanted)
+    assert same(result.result, _OTHERWISE.get(program.name, result.wanted)), (result.result, result.wanted)
 
 
 def test_there_are_enough():

@@ -18,7 +18,7 @@ import flambeau
 from flambeau import Tensor, jit, nn
 
 
-def kept(program):
+def reloaded(program):
     """The program, saved and loaded."""
     return jit.load(io.BytesIO(program.save_to_buffer()))
 
@@ -37,7 +37,7 @@ def agree(a, b):
 def check(net, *inputs):
     """Script a module: the script, what is loaded of it, and the module agree."""
     scripted = jit.script(copy.deepcopy(net))
-    for program in (scripted, kept(scripted)):
+    for program in (scripted, reloaded(scripted)):
         agree(program(*copy.deepcopy(inputs)), copy.deepcopy(net)(*copy.deepcopy(inputs)))
     return scripted
 
@@ -69,7 +69,7 @@ def test_submodules_and_exported_methods():
     scripted = check(Nested(), flambeau.randn(3, 2))
     x = flambeau.randn(2)
     agree(scripted.a.twice(x), Inner(1).twice(x))
-    assert scripted.a.k == 1 and kept(scripted).a.k == 1 and scripted.a.original_name == "Inner"
+    assert scripted.a.k == 1 and reloaded(scripted).a.k == 1 and scripted.a.original_name == "Inner"
     assert isinstance(scripted, jit.ScriptModule) and isinstance(scripted.b[0], jit.RecursiveScriptModule)
 
 
@@ -141,9 +141,9 @@ class Attributes(nn.Module):
             self.maybe = x
         if self.nothing is None:
             x = x * self.half
-        kept = self.maybe
-        if kept is not None:
-            x = x + kept
+        optional = self.maybe
+        if optional is not None:
+            x = x + optional
         return x * self.steps + self.unsaved * self.total + self.sizes[-1] + self.pair[0] + self.ratio
 
     def __getattr__(self, name):
@@ -159,7 +159,7 @@ def test_attributes():
     assert scripted.total == 1.5 and net.total == 0.5 and net.steps.item() == 1  # the buffer is shared
     assert scripted.names == {"seen": 0} and net.names == {} and list(scripted.typed) == ["x"]
     assert list(scripted.state_dict()) == ["steps"]
-    again = kept(scripted)
+    again = reloaded(scripted)
     assert again.total == 1.5 and again.names == {"seen": 0} and flambeau.equal(again.maybe, x)
     agree(again(x), scripted(x))
 
@@ -288,8 +288,8 @@ def test_objects_of_classes_as_arguments():
     def f(plain: Plain, colours: list[Colour], pair: Pair) -> tuple[int, Colour, Pair]:
         return plain.add(len(colours)), colours[0], Pair(pair.left * 2, plain.n)
 
-    found = f(Plain(3), [Colour.RED, Colour.BLUE], Pair(flambeau.ones(1), None))
-    assert found[0] == 5 and found[1] is Colour.RED and isinstance(found[2], Pair) and found[2].right == 5
+    result = f(Plain(3), [Colour.RED, Colour.BLUE], Pair(flambeau.ones(1), None))
+    assert result[0] == 5 and result[1] is Colour.RED and isinstance(result[2], Pair) and result[2].right == 5
     with pytest.raises(RuntimeError, match="Expected a value of type '__torch__.Plain' for argument 'plain'"):
         f(3, [], Pair(flambeau.ones(1), None))
 
@@ -326,7 +326,7 @@ def test_integers_have_64_bits():
     wanted = n
     for _ in range(3):
         wanted = (wanted * 1000003 + 12345678901 + (1 << 63)) % (1 << 64) - (1 << 63)
-    assert f(n) == wanted == kept(f)(n)
+    assert f(n) == wanted == reloaded(f)(n)
 
 
 def test_gradients_and_training():
@@ -334,9 +334,9 @@ def test_gradients_and_training():
     scripted = jit.script(net.eval())
     x = flambeau.randn(5, 3, requires_grad=True)
     wanted = flambeau.autograd.grad(net(x).pow(2).sum(), [x, *net.parameters()])
-    for program in (scripted, kept(scripted)):
-        found = flambeau.autograd.grad(program(x).pow(2).sum(), [x, *program.parameters()])
-        for a, b in zip(found, wanted):
+    for program in (scripted, reloaded(scripted)):
+        actual = flambeau.autograd.grad(program(x).pow(2).sum(), [x, *program.parameters()])
+        for a, b in zip(actual, wanted):
             assert flambeau.allclose(a, b)
     assert not scripted.training and scripted.train()[1].training and not net.training
 
@@ -540,7 +540,7 @@ def test_freeze():
     frozen = jit.freeze(jit.script(net))
     x = flambeau.randn(3, 2)
     wanted = net.layer(x) * 3
-    for program in (frozen, kept(frozen)):
+    for program in (frozen, reloaded(frozen)):
         agree(program(x), wanted)
         assert list(program.parameters()) == [] and [n for n, _ in program.named_buffers()] == ["seen"]
     assert (
@@ -555,7 +555,7 @@ def test_freeze():
     with pytest.raises(RuntimeError, match="expects a ScriptModule"):
         jit.freeze(net)
     with pytest.raises(NotImplementedError, match="no source"):
-        jit.freeze(kept(jit.script(net)))
+        jit.freeze(reloaded(jit.script(net)))
 
 
 # --- errors ------------------------------
@@ -741,7 +741,7 @@ def test_fork_and_wait():
         return flambeau.stack([jit.wait(v) for v in futures])
 
     agree(f(flambeau.ones(1)), flambeau.tensor([[0.0], [1.0], [2.0]]))
-    agree(kept(f)(flambeau.ones(1)), f(flambeau.ones(1)))
+    agree(reloaded(f)(flambeau.ones(1)), f(flambeau.ones(1)))
 
 
 def test_what_has_no_source_and_what_has_hooks_is_refused_by_name():

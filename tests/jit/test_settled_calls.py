@@ -38,9 +38,9 @@ def test_one_call_with_values_of_several_classes():
     for _ in range(3):
         for y in (torch.tensor([2.0, 3.0]), 2, 0.5, torch.tensor(4, dtype=torch.int64)):
             wanted = x + (y.numpy() if isinstance(y, torch.Tensor) else y)
-            found = net(torch.from_numpy(x), y)
-            np.testing.assert_array_equal(found.numpy(), wanted)
-            assert found.dtype == torch.float32
+            actual = net(torch.from_numpy(x), y)
+            np.testing.assert_array_equal(actual.numpy(), wanted)
+            assert actual.dtype == torch.float32
         assert net(2, 3) == 5 and type(net(2, 3)) is int
         assert net(2, 0.5) == 2.5
 
@@ -65,9 +65,9 @@ def test_literals_at_all_places(body, wanted):
     generator = np.random.default_rng(0)
     for dtype in (np.float32, np.float64, np.float32):
         x, y = (generator.normal(size=(3, 3)).astype(dtype) for _ in "xy")
-        found = net(torch.from_numpy(x), torch.from_numpy(y)).numpy()
-        assert found.dtype == dtype
-        np.testing.assert_allclose(found, wanted(x, y), rtol=2e-6, atol=2e-6)
+        actual = net(torch.from_numpy(x), torch.from_numpy(y)).numpy()
+        assert actual.dtype == dtype
+        np.testing.assert_allclose(actual, wanted(x, y), rtol=2e-6, atol=2e-6)
 
 
 def test_a_subclass_of_tensor_is_told_from_a_tensor():
@@ -80,20 +80,20 @@ def test_a_subclass_of_tensor_is_told_from_a_tensor():
 
 
 def test_lists_of_literals_are_new_at_each_call_of_what_programs_add():
-    kept: list[list[int]] = []
+    saved: list[list[int]] = []
     library = torch.library.Library("settled_calls", "DEF")
     library.define("keep(Tensor x, int[] n) -> Tensor")
 
     def keep(x, n):
-        kept.append(n)
-        n.append(len(kept))
+        saved.append(n)
+        n.append(len(saved))
         return x.clone()
 
     library.impl("keep", keep, "CPU")
     net = program("ops.settled_calls.keep(x, [7])", "Tensor")
     for _ in range(3):
         net(torch.ones(1))
-    assert kept == [[7, 1], [7, 2], [7, 3]]
+    assert saved == [[7, 1], [7, 2], [7, 3]]
 
 
 def test_calls_that_fail_do_so_every_time():

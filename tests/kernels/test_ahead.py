@@ -17,14 +17,14 @@ print(*ahead.part(["float32"], 7, 40), build.statistics["compiled"], build.stati
 
 def test_a_share_of_the_common_calls(tmp_path):
     env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(tmp_path))
-    found = []
+    results = []
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stderr
-        found.append([int(word) for word in done.stdout.split()])
-    (calls, refused, compiled, loaded), (_, _, again, from_disk) = found
+        results.append([int(word) for word in done.stdout.split()])
+    (calls, refused, compiled, loaded), (_, _, again, from_disk) = results
     assert calls > 10 and refused < calls / 2
     assert compiled > calls - refused and loaded == 0
     assert again == 0 and from_disk == compiled

@@ -19,16 +19,16 @@ KINDS = {  # how a body of one operand is declared, and called
 
 def escaped(kind):
     """What a body of that kind is given."""
-    kept = []
+    saved = []
 
     def body(x):
-        kept.append(x)
+        saved.append(x)
         return x * 2
 
     declare, call = KINDS[kind]
     call(declare(body), flambeau.ones(3))
-    assert kept
-    return kept[-1]
+    assert saved
+    return saved[-1]
 
 
 @pytest.mark.parametrize("first", KINDS)
@@ -42,11 +42,11 @@ def test_a_value_of_another_kernel(first, second):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_value_of_an_earlier_call(kind):
-    kept = []
+    saved = []
 
     def body(x):
-        kept.append(x)
-        return x * kept[0]
+        saved.append(x)
+        return x * saved[0]
 
     declare, call = KINDS[kind]
     with pytest.raises(TypeError, match="an earlier call of it"):
@@ -56,33 +56,33 @@ def test_a_value_of_an_earlier_call(kind):
 
 
 def test_numbers_coordinates_rules_of_folds_and_derivatives():
-    kept = []
+    saved = []
 
     @kernels.pointwise
     def scaled(x, *, by=2.0):
-        kept.append(by)
+        saved.append(by)
         return x * by
 
     with pytest.raises(TypeError, match="uses a traced value of the pointwise kernel scaled"):
-        kernels.pointwise(lambda x: x * kept[0])
+        kernels.pointwise(lambda x: x * saved[0])
     with pytest.raises(TypeError, match="uses a traced value of the pointwise kernel scaled"):
-        kernels.reduction(lambda x: kernels.fold(lambda a, b: a + b * kept[0], (0.0,), x)[0])
+        kernels.reduction(lambda x: kernels.fold(lambda a, b: a + b * saved[0], (0.0,), x)[0])
 
     @scaled.derivative
     def _(grad, x):
-        return grad * kept[0]
+        return grad * saved[0]
 
     with pytest.raises(TypeError, match="an earlier call of it"):
         scaled(flambeau.ones(2, requires_grad=True)).sum().backward()
 
     @kernels.indexed
     def places(at, x):
-        kept[:] = [at[0]]
+        saved[:] = [at[0]]
         return x[at]
 
     places(flambeau.ones(3))
     with pytest.raises(TypeError, match="uses a traced value of the indexed kernel places"):
-        kernels.indexed(lambda at, x: x[kept[0]])(flambeau.ones(3))
+        kernels.indexed(lambda at, x: x[saved[0]])(flambeau.ones(3))
 
 
 def test_kernels_inside_kernels_still_compose():
@@ -109,14 +109,14 @@ def test_kernels_inside_kernels_still_compose():
 
 def test_scores_of_another_call():
     q = flambeau.randn(1, 1, 4, 8)
-    kept = []
+    saved = []
 
     def first(score, b, h, q_idx, kv_idx):
-        kept.append(score)
+        saved.append(score)
         return score + kv_idx
 
     flex_attention(q, q, q, first)
     with pytest.raises(RuntimeError, match="traced value of another call"):
-        flex_attention(q, q, q, lambda score, b, h, q_idx, kv_idx: score + kept[0])
+        flex_attention(q, q, q, lambda score, b, h, q_idx, kv_idx: score + saved[0])
     with pytest.raises(RuntimeError, match="traced value of another call"):
-        flex_attention(q, q, q, lambda score, b, h, q_idx, kv_idx: kept[0])
+        flex_attention(q, q, q, lambda score, b, h, q_idx, kv_idx: saved[0])

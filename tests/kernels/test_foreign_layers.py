@@ -30,8 +30,8 @@ class RealFFT(Function):
         spectrum = np.fft.fft(array)
         size = np.abs(spectrum)
         ctx.direction = spectrum / np.maximum(size, 1e-300)
-        found = torch.from_numpy(size.astype(array.dtype, copy=False))
-        return found
+        result = torch.from_numpy(size.astype(array.dtype, copy=False))
+        return result
 
     @staticmethod
     def backward(ctx, grad):
@@ -45,9 +45,9 @@ class Convolve(Function):
     @staticmethod
     def forward(ctx, picture, weight, bias):
         ctx.save_for_backward(picture, weight)
-        found = scipy.signal.correlate2d(picture.detach().numpy(), weight.detach().numpy(), mode="valid")
-        found += bias.detach().numpy()
-        return torch.from_numpy(found)
+        result = scipy.signal.correlate2d(picture.detach().numpy(), weight.detach().numpy(), mode="valid")
+        result += bias.detach().numpy()
+        return torch.from_numpy(result)
 
     @staticmethod
     def backward(ctx, grad):

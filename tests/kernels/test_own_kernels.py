@@ -350,8 +350,8 @@ def test_modes_and_classes_see_them():
         pass
 
     own = X.as_subclass(Own)
-    for found in (squareplus(own), rms_norm(own, Y[0], 1), running_norm(own, 0)):
-        assert type(found) is Own
+    for result in (squareplus(own), rms_norm(own, Y[0], 1), running_norm(own, 0)):
+        assert type(result) is Own
 
 
 def test_autocast_leaves_them_alone():

@@ -13,8 +13,8 @@ F = torch.nn.functional
 def numbers(*shape, seed=0, low=-2.0, high=2.0):
     """Numbers in double precision, none of which is near another or near 0."""
     count = int(np.prod(shape))
-    spread = np.linspace(low, high, count) + (high - low) / (4 * max(count, 1))
-    return torch.tensor(np.random.RandomState(seed).permutation(spread).reshape(shape))
+    points = np.linspace(low, high, count) + (high - low) / (4 * max(count, 1))
+    return torch.tensor(np.random.RandomState(seed).permutation(points).reshape(shape))
 
 
 def positive(*shape, seed=0):

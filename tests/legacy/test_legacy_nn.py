@@ -74,10 +74,10 @@ def everything():
 
 
 def classes_of(value):
-    found = {type(value).__name__}
+    results = {type(value).__name__}
     for part in getattr(value, "modules", []) + getattr(value, "criterions", []):
-        found |= classes_of(part)
-    return found
+        results |= classes_of(part)
+    return results
 
 
 def test_the_cases_are_of_every_module():
@@ -94,9 +94,9 @@ def test_the_cases_are_of_every_module():
 @pytest.mark.parametrize("case", [c for c in MODULES if c.formula], ids=repr)
 def test_outputs(case):
     module = made(case)
-    found = run(module, case.input)
-    is_close(found, case.formula(case.input, module))
-    assert found is module.output
+    result = run(module, case.input)
+    is_close(result, case.formula(case.input, module))
+    assert result is module.output
 
 
 @pytest.mark.parametrize("train", [True, False], ids=["training", "evaluation"])
@@ -108,22 +108,22 @@ def test_gradients(case, train):
     if not train:
         module.evaluate()
     gradient = gradient_table(run(module, x))
-    found = module.backward(x, gradient)
-    assert found is module.gradInput
+    actual = module.backward(x, gradient)
+    assert actual is module.gradInput
     weights = flat(gradient)
-    for x_, g in zip(tensors(x), tensors(found), strict=True):
+    for x_, g in zip(tensors(x), tensors(actual), strict=True):
         assert g.shape == x_.shape and g.dtype == x_.dtype
         if x_.is_floating_point() and x_.numel() * weights.size < 60_000:
             expected = differences(lambda: run(module, x), x_) @ weights
             np.testing.assert_allclose(flat(g), expected, rtol=1e-5, atol=1e-6)
     parameters, gradients = module.parameters() or ([], [])
-    kept = [g.clone() for g in gradients]
-    for p, g in zip(parameters, kept):
+    saved = [g.clone() for g in gradients]
+    for p, g in zip(parameters, saved):
         expected = differences(lambda: run(module, x), p) @ weights
         np.testing.assert_allclose(flat(g), expected, rtol=1e-5, atol=1e-6)
     run(module, x)
     module.accGradParameters(x, gradient, 0.5)  # adds
-    for g, old in zip(gradients, kept):
+    for g, old in zip(gradients, saved):
         np.testing.assert_allclose(flat(g), 1.5 * flat(old), rtol=1e-9, atol=1e-12)
 
 
@@ -147,14 +147,14 @@ def test_a_step_without_gradients_kept(case):
 @pytest.mark.parametrize("case", MODULES, ids=repr)
 def test_modules_are_copied_pickled_shown_and_cleared(case):
     module = made(case)
-    found = run(module, case.input)
-    module.backward(case.input, gradient_table(found))
+    result = run(module, case.input)
+    module.backward(case.input, gradient_table(result))
     for other in (module.clone(), pickle.loads(pickle.dumps(module)), copy.deepcopy(module)):
-        is_close(run(other, case.input), found)
+        is_close(run(other, case.input), result)
         assert repr(other) == repr(module) and repr(other).startswith(f"nn.{type(module).__name__}")
     cleared = module.clearState()
     assert cleared is module and tensors(module.output)[:1] in ([], [module.output])
-    is_close(run(module, case.input), found)
+    is_close(run(module, case.input), result)
     single = module.clone().float()
     assert all(p.dtype == torch.float32 for p in (single.parameters() or ([], []))[0])
     assert single.type() == torch.zeros(1).type() and single.double().type() == torch.zeros(1).double().type()
@@ -164,10 +164,10 @@ def test_modules_are_copied_pickled_shown_and_cleared(case):
 def test_nothing_is_recorded_without_gradients(case):
     module = made(case)
     with torch.no_grad():
-        found = run(module, case.input)
-        assert all(not x.requires_grad for x in tensors(found))
+        result = run(module, case.input)
+        assert all(not x.requires_grad for x in tensors(result))
         assert all(getattr(m, "_recording", None) is None for m in module.listModules())
-    gradient = gradient_table(found)
+    gradient = gradient_table(result)
     late = module.backward(case.input, gradient)
     is_close(late, module.updateGradInput(case.input, gradient))
 
@@ -211,9 +211,9 @@ def test_sums_in_place():
 )
 def test_criterions(make, x, y, loss):
     c, x = make().double(), copy.deepcopy(x)
-    found = c.forward(x, y)
-    assert type(found) is float and found == c.output
-    np.testing.assert_allclose(found, loss(x, y, c), rtol=1e-9)
+    actual = c.forward(x, y)
+    assert type(actual) is float and actual == c.output
+    np.testing.assert_allclose(actual, loss(x, y, c), rtol=1e-9)
     gradient = c.backward(x, y)
     for x_, g in zip(tensors(x), tensors(gradient), strict=True):
         expected = differences(lambda: torch.tensor(c.clone().forward(x, y), dtype=torch.float64), x_)
@@ -335,12 +335,12 @@ def network():
 
 def test_parameters_in_one_vector():
     net = network().double()
-    found = net.forward(x34).clone()
+    result = net.forward(x34).clone()
     parameters, gradients = net.parameters()
     assert len(parameters) == len(gradients) == 6
     x, g = net.flattenParameters()
     assert x.numel() == sum(p.numel() for p in parameters) == 72 and g.numel() == 72
-    is_close(net.forward(x34), found)
+    is_close(net.forward(x34), result)
     g.zero_()
     net.backward(x34, numbers(3, 2))
     is_close(torch.cat([p.flatten() for p in net.parameters()[1]]), g)
@@ -384,8 +384,8 @@ def test_types_keep_what_is_shared():
 
 def test_modules_are_found_and_replaced():
     net = network()
-    found, holders = net.findModules(nn.Linear)
-    assert found == [net.get(0).get(0), net.get(0).get(1), net.get(2)] and holders == [
+    result, holders = net.findModules(nn.Linear)
+    assert result == [net.get(0).get(0), net.get(0).get(1), net.get(2)] and holders == [
         net.get(0),
         net.get(0),
         net,

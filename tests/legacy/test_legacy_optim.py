@@ -158,9 +158,9 @@ def test_steps_are_those_of_the_rule(function, config, rule, settings, apart):
     expected = next(walk)
     for _ in range(20):
         value = bowl(expected)
-        made, found, *_ = function(bowl, x, config, state)
-        found = found[0] if isinstance(found, list) else found
-        assert made is x and found == pytest.approx(value[0], rel=1e-9)
+        made, actual, *_ = function(bowl, x, config, state)
+        actual = actual[0] if isinstance(actual, list) else actual
+        assert made is x and actual == pytest.approx(value[0], rel=1e-9)
         expected = walk.send(value[1])
         np.testing.assert_allclose(x.numpy(), expected, rtol=1e-9)
     assert (set(config) == before) is apart
@@ -211,8 +211,8 @@ def test_the_gradient_of_the_function_stays_its_own():
         def same(x):
             return float((x * x).sum()), own.copy_(2 * x)
 
-        found, values, count = function(same, x, {})
-        assert found is x and values[-1] < 1e-6 and count >= len(values)
+        result, values, count = function(same, x, {})
+        assert result is x and values[-1] < 1e-6 and count >= len(values)
 
 
 @pytest.mark.parametrize("function", [optim.cg, optim.lbfgs])

@@ -19,17 +19,17 @@ x = torch.arange(12.0).reshape(3, 4) / 7 - 0.5
 def call(name, *args, **kwargs):
     """The result, which a prepared call gives, too."""
     overload, values, loosely = choice(overloads("aten", name), args, kwargs)
-    found = overload.call(values)
+    result = overload.call(values)
     prepared = overload.prepared(args, kwargs, loosely)
     if prepared is not None:
         again = prepared(list(args), kwargs)
-        for a, b in zip(*[(r,) if isinstance(r, torch.Tensor) else r for r in (found, again)]):
+        for a, b in zip(*[(r,) if isinstance(r, torch.Tensor) else r for r in (result, again)]):
             assert a is b or torch.equal(a, b)
-    return found
+    return result
 
 
-def close(found, wanted):
-    np.testing.assert_allclose(found.numpy(force=True), wanted, rtol=1e-5, atol=1e-6)
+def close(actual, wanted):
+    np.testing.assert_allclose(actual.numpy(force=True), wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -115,19 +115,19 @@ def test_packed_sequences(kind):
         ([start, start], "lstm") if kind is nn.LSTM else (start, "gru" if kind is nn.GRU else "rnn_tanh")
     )
     weights = [p.detach() for p in layer.parameters()]
-    found = call(name, packed.data, packed.batch_sizes, hx, weights, True, 1, 0.0, False, False)
-    close(found[0], wanted.data.numpy(force=True))
-    close(found[1], (state[0] if kind is nn.LSTM else state).numpy(force=True))
+    actual = call(name, packed.data, packed.batch_sizes, hx, weights, True, 1, 0.0, False, False)
+    close(actual[0], wanted.data.numpy(force=True))
+    close(actual[1], (state[0] if kind is nn.LSTM else state).numpy(force=True))
 
 
 def text(op, *args, **kwargs):
     """How a call is written; tensors are shown by their shapes."""
-    found = written(behind(op), args, kwargs)
-    if found is None:
+    result = written(behind(op), args, kwargs)
+    if result is None:
         return None
-    shown = [f"{n}={_shown(v)}" if n else _shown(v) for n, v in found.values]
-    return f"{found.overload.schema.name}({', '.join(shown)})" + (
-        "" if found.item is None else f"[{found.item}]"
+    shown = [f"{n}={_shown(v)}" if n else _shown(v) for n, v in result.values]
+    return f"{result.overload.schema.name}({', '.join(shown)})" + (
+        "" if result.item is None else f"[{result.item}]"
     )
 
 

@@ -18,8 +18,8 @@ def given(*shape: int) -> tuple:
     return x, flambeau.from_numpy(x.copy())
 
 
-def close(found, wanted) -> None:
-    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-5)
+def close(actual, wanted) -> None:
+    np.testing.assert_allclose(actual.numpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (2, 3, 5), (2, 3, 2, 2)])
@@ -38,8 +38,8 @@ def test_batch_normalisation(shape):
 
     after = m * 0.9 + mean * 0.1, v * 0.9 + var * count / (count - 1) * 0.1
     functional = target("aten", "_native_batch_norm_legit_functional")(t, tw, tb, tm, tv, True, 0.1, 1e-3)
-    for found, wanted in zip(functional, (normalised(mean, var), mean, 1 / np.sqrt(var + 1e-3), *after)):
-        close(found, wanted)
+    for actual, wanted in zip(functional, (normalised(mean, var), mean, 1 / np.sqrt(var + 1e-3), *after)):
+        close(actual, wanted)
     close(tm, m)
     still = target("aten", "_native_batch_norm_legit_functional")(t, tw, tb, tm, tv, False, 0.1, 1e-3)
     close(still[0], normalised(m, v))
@@ -79,8 +79,8 @@ ACTIVATIONS = {
 def test_activations_in_place(name):
     x, t = given(3, 4)
     view = t[:, 1:]
-    found = target("aten", name)(view)
-    assert found is view
+    result = target("aten", name)(view)
+    assert result is view
     close(t[:, 1:], ACTIVATIONS[name](x[:, 1:]))
     close(t[:, :1], x[:, :1])
 
@@ -92,14 +92,14 @@ def test_bits(name):
     one, other = flambeau.from_numpy(a.copy()), flambeau.from_numpy(b)
     assert target("aten", f"__{name}__", "Tensor")(one, other).tolist() == wanted.tolist()
     assert target("aten", f"__i{name}__", "Tensor")(one, other) is one and one.tolist() == wanted.tolist()
-    found = target("aten", f"__{name}__", "Scalar")(flambeau.tensor([6, 3]), 5)
-    assert found.tolist() == getattr(np, f"bitwise_{name}")([6, 3], 5).tolist()
+    actual = target("aten", f"__{name}__", "Scalar")(flambeau.tensor([6, 3]), 5)
+    assert actual.tolist() == getattr(np, f"bitwise_{name}")([6, 3], 5).tolist()
 
 
 def test_rows_of_minus_infinity():
     x = flambeau.tensor([[0.0, 1.0], [-np.inf, -np.inf], [-np.inf, 2.0]])
-    found = target("aten", "_safe_softmax")(x, -1)
-    close(found, np.array([special.softmax([0.0, 1.0]), [0, 0], [0, 1]]))
+    result = target("aten", "_safe_softmax")(x, -1)
+    close(result, np.array([special.softmax([0.0, 1.0]), [0, 0], [0, 1]]))
 
 
 def test_losses():
@@ -109,15 +109,15 @@ def test_losses():
     forward = target("aten", "nll_loss_forward")
     picked = -x[np.arange(4), y]
     for weight, weights in ((None, np.ones(4)), (tw, w[y])):
-        kept = weights * (y != 1)
+        not_ignored = weights * (y != 1)
         for reduction, wanted in (
-            (0, picked * kept),
-            (1, (picked * kept).sum() / kept.sum()),
-            (2, (picked * kept).sum()),
+            (0, picked * not_ignored),
+            (1, (picked * not_ignored).sum() / not_ignored.sum()),
+            (2, (picked * not_ignored).sum()),
         ):
-            found, total = forward(t, flambeau.from_numpy(y), weight, reduction, 1)
-            close(found, wanted)
-            close(total, kept.sum() if reduction else 0.0)
+            actual, total = forward(t, flambeau.from_numpy(y), weight, reduction, 1)
+            close(actual, wanted)
+            close(total, not_ignored.sum() if reduction else 0.0)
     close(target("aten", "log_sigmoid_forward")(t)[0], np.log(special.expit(x)))
     close(target("aten", "_prelu_kernel")(t, flambeau.tensor([0.5])), np.where(x > 0, x, 0.5 * x))
 
@@ -129,9 +129,9 @@ def test_distances_and_bags():
     table, weight = given(6, 2)
     indices, offsets = flambeau.tensor([1, 2, 5, 0]), flambeau.tensor([0, 3])
     for mode, fold in enumerate((np.sum, np.mean, np.max)):
-        found = target("aten", "_embedding_bag")(weight, indices, offsets, False, mode)
-        assert len(found) == 4
-        close(found[0], np.stack([fold(table[[1, 2, 5]], 0), fold(table[[0]], 0)]))
+        result = target("aten", "_embedding_bag")(weight, indices, offsets, False, mode)
+        assert len(result) == 4
+        close(result[0], np.stack([fold(table[[1, 2, 5]], 0), fold(table[[0]], 0)]))
 
 
 def test_conversions_and_copies():

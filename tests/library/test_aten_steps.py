@@ -41,8 +41,8 @@ def test_copies_and_views():
 
 def test_places():
     x = torch.tensor(array(3, 4))
-    found = aten.index.Tensor(x, [None, torch.tensor([2, 0])])
-    assert np.array_equal(found.numpy(), array(3, 4)[:, [2, 0]])
+    result = aten.index.Tensor(x, [None, torch.tensor([2, 0])])
+    assert np.array_equal(result.numpy(), array(3, 4)[:, [2, 0]])
     assert (
         aten.sym_size.int(x, -1) == 4
         and list(aten.sym_size(x)) == [3, 4]
@@ -59,21 +59,21 @@ def test_softmax_and_its_gradient(shape):
     for name in ("_softmax", "_log_softmax"):
         y = getattr(aten, name)(x, 1, False)
         (expected,) = torch.autograd.grad(y, x, weights)
-        found = getattr(aten, f"{name}_backward_data")(weights, y, 1, torch.float64)
-        assert torch.allclose(found, expected)
+        actual = getattr(aten, f"{name}_backward_data")(weights, y, 1, torch.float64)
+        assert torch.allclose(actual, expected)
         with pytest.raises(RuntimeError, match="half to float"):
             getattr(aten, name)(x, 1, True)
 
 
 def test_gradients_of_activations():
     x = torch.tensor(array(7), requires_grad=True)
-    for y, found in (
+    for y, actual in (
         (x.tanh(), lambda y: aten.tanh_backward(torch.ones_like(y), y)),
         (x.sigmoid(), lambda y: aten.sigmoid_backward(torch.ones_like(y), y)),
         (x.relu(), lambda y: aten.threshold_backward(torch.ones_like(y), x, 0)),
     ):
         (expected,) = torch.autograd.grad(y.sum(), x)
-        assert torch.allclose(found(y), expected)
+        assert torch.allclose(actual(y), expected)
 
 
 def test_transforms_beside_numpy():
@@ -100,8 +100,10 @@ def test_products():
     a, b = array(3, 3) * (array(3, 3) > 0), array(3, 2)
     sparse = torch.tensor(a).to_sparse_csr()
     assert np.allclose(aten._sparse_mm_reduce_impl(sparse, torch.tensor(b), "sum")[0].numpy(), a @ b)
-    found = aten._sparse_addmm(torch.tensor(b), torch.tensor(a).to_sparse(), torch.tensor(b), beta=2, alpha=3)
-    assert np.allclose(found.numpy(), 2 * b + 3 * (a @ b))
+    actual = aten._sparse_addmm(
+        torch.tensor(b), torch.tensor(a).to_sparse(), torch.tensor(b), beta=2, alpha=3
+    )
+    assert np.allclose(actual.numpy(), 2 * b + 3 * (a @ b))
     x, w = torch.tensor(array(1, 2, 4, 4)), torch.tensor(array(3, 2, 2, 2))
     expected = torch.nn.functional.conv2d(x, w, stride=2, padding=1)
     rest = ([2, 2], [1, 1], [1, 1], False, [0, 0], 1, False, False, True)

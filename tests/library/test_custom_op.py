@@ -238,10 +238,10 @@ def test_a_fake_that_raises_is_not_held_against_the_kernel():
         return x.new_empty(x.shape)
 
     assert asking(flambeau.ones(1)).item() == asking(flambeau.ones(1)).item() == 2.0
-    found = flambeau.library.opcheck(
+    result = flambeau.library.opcheck(
         asking, (flambeau.ones(1),), test_utils="test_faketensor", raise_exception=False
     )
-    assert isinstance(found["test_faketensor"], AssertionError)
+    assert isinstance(result["test_faketensor"], AssertionError)
 
 
 def test_tensors_without_data_go_to_the_fake():
@@ -256,8 +256,8 @@ def test_tensors_without_data_go_to_the_fake():
         return x.clone()
 
     outlined.register_fake(lambda x: x.new_empty(x.shape))
-    found = outlined(flambeau.ones(2, 1 << 40, device="meta", requires_grad=True))
-    assert found.shape == (2, 1 << 40) and found.requires_grad
+    result = outlined(flambeau.ones(2, 1 << 40, device="meta", requires_grad=True))
+    assert result.shape == (2, 1 << 40) and result.requires_grad
 
 
 def test_writes_are_counted_through_views():
@@ -266,10 +266,10 @@ def test_writes_are_counted_through_views():
     add_to(view, flambeau.ones(3))
     assert x.tolist() == [[1.0] * 3, [0.0] * 3] and x._version == view._version == version + 1
     leaf = flambeau.ones(3, requires_grad=True)
-    kept = leaf * leaf
+    product = leaf * leaf
     add_to(leaf.detach(), flambeau.ones(3))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        kept.sum().backward()
+        product.sum().backward()
 
 
 def test_lists_that_are_written_to_are_counted():

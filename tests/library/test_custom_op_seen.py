@@ -65,13 +65,15 @@ def test_a_composite_may_be_taken_apart():
 
     class Apart(Dispatched):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            found = self.decompose(func, args, kwargs or {})
-            return super().__torch_dispatch__(func, types, args, kwargs) if found is NotImplemented else found
+            result = self.decompose(func, args, kwargs or {})
+            return (
+                super().__torch_dispatch__(func, types, args, kwargs) if result is NotImplemented else result
+            )
 
     x = flambeau.ones(1)
     with Apart() as mode:
-        found = flambeau.ops.tests_seen_parts.both(x)
-    assert found.item() == 4.0
+        result = flambeau.ops.tests_seen_parts.both(x)
+    assert result.item() == 4.0
     assert [name for name, *_ in mode.seen] == ["tests_seen.shifted.default", "<flambeau operation mul>"]
 
 
@@ -84,8 +86,8 @@ def test_classes_of_tensors_are_asked():
             cls.seen.append(func)
             return super().__torch_function__(func, types, args, kwargs)
 
-    found = shifted(flambeau.ones(1).as_subclass(Noted))
-    assert type(found) is Noted and Noted.seen == [shifted]
+    result = shifted(flambeau.ones(1).as_subclass(Noted))
+    assert type(result) is Noted and Noted.seen == [shifted]
 
 
 def test_rules_for_classes_of_modes():

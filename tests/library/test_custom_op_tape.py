@@ -118,12 +118,12 @@ def test_outputs_may_be_saved_and_integers_have_no_gradient():
 
     exp_and_order.register_autograd(lambda ctx, g, _: g * ctx.saved_tensors[0], setup_context=setup_context)
     x = flambeau.zeros(2, requires_grad=True)
-    found, order = exp_and_order(x)
+    result, order = exp_and_order(x)
     assert not order.requires_grad
-    found.sum().backward()
+    result.sum().backward()
     assert x.grad.tolist() == [1.0, 1.0]
-    alive = weakref.ref(found)
-    del found, order
+    alive = weakref.ref(result)
+    del result, order
     gc.collect()
     assert alive() is None  # what is saved is no circle
 
@@ -172,9 +172,9 @@ def test_wrong_derivatives_name_the_operation(backward, said):
 
     if backward is not None:
         product.register_autograd(backward)
-    found = product(flambeau.ones(2, requires_grad=True), flambeau.ones(2))
+    result = product(flambeau.ones(2, requires_grad=True), flambeau.ones(2))
     with pytest.raises(RuntimeError, match=said) as error:
-        found.sum().backward()
+        result.sum().backward()
     assert "tests_tape" in str(error.value)
 
 

@@ -36,8 +36,8 @@ def test_the_registered_rule_runs_once_for_all_slices():
     x = flambeau.arange(6.0).view(3, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found, slopes = flambeau.vmap(lambda t: cube(t, by=2.0), in_dims=1, randomness="same")(x)
-    assert flambeau.equal(found, 2 * x.T**3) and flambeau.equal(slopes, 6 * x.T**2)
+        result, slopes = flambeau.vmap(lambda t: cube(t, by=2.0), in_dims=1, randomness="same")(x)
+    assert flambeau.equal(result, 2 * x.T**3) and flambeau.equal(slopes, 6 * x.T**2)
     assert SEEN == [(2, "same", (0,), (2, 3), 2.0)]
 
 
@@ -64,8 +64,8 @@ def test_arguments_that_are_not_mapped_and_lists():
         return weighted([xs[0], xs[1].expand_as(xs[0])], w), 0
 
     x, y, w = flambeau.ones(3, 2), flambeau.ones(2), flambeau.tensor([2.0, 3.0])
-    found = flambeau.vmap(lambda t: weighted([t, y], w))(x)
-    assert found.tolist() == [[4.0, 6.0]] * 3
+    result = flambeau.vmap(lambda t: weighted([t, y], w))(x)
+    assert result.tolist() == [[4.0, 6.0]] * 3
 
 
 def test_without_a_rule_slice_by_slice_with_a_warning():

@@ -42,7 +42,7 @@ def test_what_a_library_made_goes_with_it(lib):
     fragment.impl("short", lambda x: x + 1, "CPU")
     op = flambeau.ops.tests_lib.short.default
     assert op(flambeau.zeros(1)).item() == 1.0 and "shorter" in dir(flambeau.ops.tests_lib)
-    kept = flambeau.ops.tests_lib.shorter
+    operator = flambeau.ops.tests_lib.shorter
     del fragment
     gc.collect()
     with pytest.raises(
@@ -50,7 +50,7 @@ def test_what_a_library_made_goes_with_it(lib):
     ):
         _ = flambeau.ops.tests_lib.shorter
     with pytest.raises(RuntimeError, match="not defined any more"):
-        kept(flambeau.zeros(1))
+        operator(flambeau.zeros(1))
     with pytest.raises(NotImplementedError, match=r"'CPU' backend.*\[\]"):
         op(flambeau.zeros(1))
 
@@ -250,8 +250,8 @@ def test_shared_libraries_are_loaded_or_named(tmp_path):
 
 def test_nothing_of_it_is_imported_before_it_is_used():
     code = "import sys, flambeau; print([m for m in sys.modules if m.startswith('flambeau.library.')])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
 
 
 def test_a_forked_child_and_the_end_of_a_process_are_quiet():
@@ -264,5 +264,5 @@ def test_a_forked_child_and_the_end_of_a_process_are_quiet():
         "else:\n"
         "    assert os.wait()[1] == 0\n"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (found.returncode, found.stderr) == (0, "")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")

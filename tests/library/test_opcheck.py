@@ -126,8 +126,8 @@ def test_what_does_not_fit_is_named(test, op, said):
     with pytest.raises(OpCheckError, match=f"{test} failed with (.|\n)*{said}") as error:
         opcheck(op, (x,), test_utils=test)
     assert error.value.__cause__ is not None
-    found = opcheck(op, (x,), test_utils=[test], raise_exception=False)
-    assert isinstance(found[test], Exception)
+    result = opcheck(op, (x,), test_utils=[test], raise_exception=False)
+    assert isinstance(result[test], Exception)
 
 
 def test_libraries_whose_results_are_arguments_or_want_gradients():

@@ -69,11 +69,11 @@ def test_operations_that_aten_does_not_have_answer_too():
 def test_modes_that_compare_with_atens_names():
     class Products(TorchDispatchMode):
         def __init__(self):
-            self.found = []
+            self.names = []
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             if func in (aten.mm.default, aten.bmm.default) or func.overloadpacket is aten.matmul:
-                self.found.append(func._schema.name)
+                self.names.append(func._schema.name)
             return func(*args, **(kwargs or {}))
 
     x = flambeau.ones(2, 2)
@@ -81,7 +81,7 @@ def test_modes_that_compare_with_atens_names():
         x @ x
         flambeau.mm(x, x)
         x + x
-    assert mode.found == ["aten::matmul", "aten::mm"]
+    assert mode.names == ["aten::matmul", "aten::mm"]
 
 
 def test_pytorchs_modules_of_the_same_names():

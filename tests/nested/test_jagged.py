@@ -23,10 +23,10 @@ def make(arrays, **kwargs):
     return nested.nested_tensor([flambeau.tensor(a) for a in arrays], layout=flambeau.jagged, **kwargs)
 
 
-def same(found, wanted, rtol=1e-12):
+def same(actual, wanted, rtol=1e-12):
     """The parts of a nested tensor are these arrays."""
-    assert found.is_nested and len(found) == len(wanted)
-    for x, y in zip(found.unbind(), wanted):
+    assert actual.is_nested and len(actual) == len(wanted)
+    for x, y in zip(actual.unbind(), wanted):
         np.testing.assert_allclose(x.detach().numpy(), y, rtol=rtol, atol=1e-14)
 
 
@@ -219,8 +219,8 @@ def test_what_is_kept_is_of_no_mode():
         for use in uses:
             use(first)
     for use in uses:
-        found = use(first)
-        (found.values() if found.is_nested else found).sum().backward()
+        result = use(first)
+        (result.values() if result.is_nested else result).sum().backward()
     assert values.grad is not None
     with flambeau.device("meta"):
         x = nested.nested_tensor_from_jagged(values, flambeau.tensor([0, 1, 5], device="cpu"))
@@ -373,14 +373,14 @@ def test_folds_of_long_sequences(name):
     a = parts((40,), lengths=(70, 0, 3))
     x = make(a, requires_grad=True)
     f = getattr(flambeau, name)
-    found = f(x, 1)
+    result = f(x, 1)
     empty = {"amax": -math.inf, "amin": math.inf, "prod": 1.0, "logsumexp": -math.inf}[name]
-    for p, y in zip(a, found.detach().numpy()):
+    for p, y in zip(a, result.detach().numpy()):
         np.testing.assert_allclose(
             y, FOLDS[name](p, 0, keepdims=False) if len(p) else np.full(40, empty), rtol=1e-10
         )
     assert f(x, 1, keepdim=True).shape == (3, 1, 40)
-    (found[0].sum() + found[2].sum()).backward()
+    (result[0].sum() + result[2].sum()).backward()
     for p, g in zip(a, x.grad.unbind()):
         plain = flambeau.tensor(p).requires_grad_()
         if len(p):
@@ -557,10 +557,10 @@ def test_shapes_that_are_refused():
 def test_cuts_and_joins():
     a = parts()
     x = make(a)
-    for found, k in zip(x.chunk(2, -1), range(2)):
-        same(found, [p[:, 2 * k : 2 * k + 2] for p in a])
-    for found, k in zip(x.split([1, 3], 2), (slice(0, 1), slice(1, 4))):
-        same(found, [p[:, k] for p in a])
+    for result, k in zip(x.chunk(2, -1), range(2)):
+        same(result, [p[:, 2 * k : 2 * k + 2] for p in a])
+    for result, k in zip(x.split([1, 3], 2), (slice(0, 1), slice(1, 4))):
+        same(result, [p[:, k] for p in a])
     first, second = x.chunk(chunks=2)
     same(first, a[:2])
     same(second, a[2:])
@@ -673,12 +673,12 @@ def test_attention(causal, lengths):
         nested.nested_tensor_from_jagged(flambeau.tensor(np.concatenate(p)).requires_grad_(), x.offsets())
         for p in a[1:]
     )
-    found = F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (x, y, z)), is_causal=causal)
-    assert found.shape == x.transpose(1, 2).shape
+    result = F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (x, y, z)), is_causal=causal)
+    assert result.shape == x.transpose(1, 2).shape
     turned = [[p.swapaxes(0, 1) for p in s] for s in a]
-    same(found, [attention(*p, causal) for p in zip(*turned)], rtol=1e-9)
-    weights = flambeau.randn(found.values().shape, dtype=flambeau.float64)
-    (found.values() * weights).sum().backward()
+    same(result, [attention(*p, causal) for p in zip(*turned)], rtol=1e-9)
+    weights = flambeau.randn(result.values().shape, dtype=flambeau.float64)
+    (result.values() * weights).sum().backward()
     padded = [t.detach().to_padded_tensor(0.0).transpose(1, 2).requires_grad_() for t in (x, y, z)]
     total = padded[0].shape[2]
     there = flambeau.arange(total)[None] < x.offsets().diff()[:, None]
@@ -706,11 +706,11 @@ def test_attention_in_groups_with_dropout_and_twice():
     q, k = make(parts((4, 4)), requires_grad=True), make(parts((2, 4), seed=1))
     k = nested.nested_tensor_from_jagged(k.values(), q.offsets())
     x, y = q.transpose(1, 2), k.transpose(1, 2)
-    found = F.scaled_dot_product_attention(x, y, y, enable_gqa=True)
-    for a, b, c in zip(x.unbind(), y.unbind(), found.unbind()):
+    actual = F.scaled_dot_product_attention(x, y, y, enable_gqa=True)
+    for a, b, c in zip(x.unbind(), y.unbind(), actual.unbind()):
         wanted = F.scaled_dot_product_attention(a[None], b[None], b[None], enable_gqa=True)[0]
         np.testing.assert_allclose(c.detach().numpy(), wanted.detach().numpy(), rtol=1e-10)
-    (g,) = flambeau.autograd.grad((found * found).sum(), q, create_graph=True)
+    (g,) = flambeau.autograd.grad((actual * actual).sum(), q, create_graph=True)
     (second,) = flambeau.autograd.grad((g * g).sum(), q)
     assert second.shape == q.shape and not second.values().isnan().any() and second.values().abs().sum() > 0
     flambeau.manual_seed(0)
@@ -762,7 +762,7 @@ def test_a_transformer_is_that_of_the_padded_batch():
     x = make(a)
     y = model(x)
     (y * y).mean().backward()
-    found = [p.grad.clone() for p in model.parameters()]
+    results = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
     padded = x.to_padded_tensor(0.0)
     there = flambeau.arange(12)[None] < x.offsets().diff()[:, None]
@@ -772,7 +772,7 @@ def test_a_transformer_is_that_of_the_padded_batch():
     flat = z[there]
     np.testing.assert_allclose(y.values().detach().numpy(), flat.detach().numpy(), rtol=1e-10, atol=1e-12)
     (flat * flat).mean().backward()
-    for g, p in zip(found, model.parameters()):
+    for g, p in zip(results, model.parameters()):
         np.testing.assert_allclose(g.numpy(), p.grad.numpy(), rtol=1e-8, atol=1e-12)
 
 
@@ -782,9 +782,9 @@ def test_multihead_attention(causal):
     layer = flambeau.nn.MultiheadAttention(8, 2, batch_first=True).double()
     a = parts((8,), lengths=(3, 1, 6))
     x = make(a)
-    found, weights = layer(x, x, x, need_weights=False, is_causal=causal)
+    result, weights = layer(x, x, x, need_weights=False, is_causal=causal)
     assert weights is None
-    for p, y in zip(a, found.unbind()):
+    for p, y in zip(a, result.unbind()):
         part = flambeau.tensor(p)[None]
         mask = flambeau.ones(len(p), len(p)).bool().triu(1) if causal else None
         np.testing.assert_allclose(
@@ -809,10 +809,10 @@ def test_encoder_layer():
     encoder = flambeau.nn.TransformerEncoder(layer, 2)
     a = parts((8,), lengths=(3, 1, 6))
     x = make(a, requires_grad=True)
-    found = encoder(x)
+    actual = encoder(x)
     plain = [flambeau.tensor(p)[None].requires_grad_() for p in a]
     wanted = [encoder(p) for p in plain]
-    same(found, [w[0].detach().numpy() for w in wanted], rtol=1e-8)
-    (found * found).sum().backward()
+    same(actual, [w[0].detach().numpy() for w in wanted], rtol=1e-8)
+    (actual * actual).sum().backward()
     sum((w * w).sum() for w in wanted).backward()
     same(x.grad, [p.grad[0].numpy() for p in plain], rtol=1e-7)

@@ -21,9 +21,9 @@ def make(arrays, **kwargs):
     return nested.nested_tensor([flambeau.tensor(a) for a in arrays], **kwargs)
 
 
-def same(found, wanted, rtol=1e-12):
-    assert found.is_nested and found.layout is flambeau.strided and len(found) == len(wanted)
-    for x, y in zip(found.unbind(), wanted, strict=True):
+def same(actual, wanted, rtol=1e-12):
+    assert actual.is_nested and actual.layout is flambeau.strided and len(actual) == len(wanted)
+    for x, y in zip(actual.unbind(), wanted, strict=True):
         np.testing.assert_allclose(x.detach().numpy(), y, rtol=rtol, atol=1e-14)
 
 
@@ -112,8 +112,8 @@ def test_layers_and_products():
     table = flambeau.nn.Embedding(3, 2)
     same(table(tokens), [table.weight.detach().numpy()[t] for t in ([1, 2], [0])], rtol=1e-7)
     q = make([p.reshape(-1, 2, 2) for p in a if p.size]).transpose(1, 2)
-    found = F.scaled_dot_product_attention(q, q, q)
-    for part, of in zip(found.unbind(), q.unbind()):
+    result = F.scaled_dot_product_attention(q, q, q)
+    for part, of in zip(result.unbind(), q.unbind()):
         np.testing.assert_allclose(
             part.numpy(), F.scaled_dot_product_attention(of, of, of).numpy(), rtol=1e-10
         )
@@ -129,10 +129,10 @@ def test_shapes():
     same(x[1:3], a[1:3])
     same(x[:, :, 1], [p[:, 1] for p in a])
     np.testing.assert_array_equal(x[1, 2].numpy(), a[1][2])
-    for found, k in zip(x.chunk(2, -1), (slice(0, 2), slice(2, 4)), strict=True):
-        same(found, [p[:, k] for p in a])
-    for found, k in zip(x.chunk(2), (slice(0, 2), slice(2, 4)), strict=True):
-        same(found, a[k])
+    for result, k in zip(x.chunk(2, -1), (slice(0, 2), slice(2, 4)), strict=True):
+        same(result, [p[:, k] for p in a])
+    for result, k in zip(x.chunk(2), (slice(0, 2), slice(2, 4)), strict=True):
+        same(result, a[k])
     same(x.select(2, 0), [p[:, 0] for p in a])
     same(
         nested.narrow(flambeau.arange(12.0).reshape(2, 3, 2), 1, 1, 2),

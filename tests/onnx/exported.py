@@ -44,11 +44,11 @@ def run(program: Any, tensors: Sequence[flambeau.Tensor]) -> list[np.ndarray]:
     return opened.run(None, {n: t.detach().numpy() for n, t in zip(names, tensors, strict=True)})
 
 
-def agree(found: Sequence[np.ndarray], expected: Any, what: str = "") -> None:
+def agree(actual: Sequence[np.ndarray], expected: Any, what: str = "") -> None:
     """Assert that results have the same shapes, dtypes and values, NaN and infinities included."""
     wanted = leaves(expected)
-    assert len(found) == len(wanted), f"{what}: {len(found)} results, {len(wanted)} expected"
-    for x, t in zip(found, wanted):
+    assert len(actual) == len(wanted), f"{what}: {len(actual)} results, {len(wanted)} expected"
+    for x, t in zip(actual, wanted):
         y = t.detach().numpy()
         assert x.shape == y.shape and x.dtype == y.dtype, (
             f"{what}: {x.dtype}{x.shape}, not {y.dtype}{y.shape}"

@@ -34,15 +34,15 @@ class Draw(random.Random):
     def windows(self, dims, dilated=True):
         """Attributes of windows over `dims` dimensions."""
         kernel = self.ints(dims, 1, 3)
-        found = {"kernel_shape": kernel, "strides": self.ints(dims, 1, 3)}
+        results = {"kernel_shape": kernel, "strides": self.ints(dims, 1, 3)}
         if self.random() < 0.7:
-            found["pads"] = self.pads(kernel)
+            results["pads"] = self.pads(kernel)
         else:
-            found["auto_pad"] = self.choice(["SAME_UPPER", "SAME_LOWER", "VALID"])
-            found["strides"] = [min(s, k) for s, k in zip(found["strides"], kernel)]  # no padding below 0
-        if dilated and self.random() < 0.4 and "pads" in found:
-            found["dilations"] = self.ints(dims, 1, 2)
-        return found
+            results["auto_pad"] = self.choice(["SAME_UPPER", "SAME_LOWER", "VALID"])
+            results["strides"] = [min(s, k) for s, k in zip(results["strides"], kernel)]  # no padding below 0
+        if dilated and self.random() < 0.4 and "pads" in results:
+            results["dilations"] = self.ints(dims, 1, 2)
+        return results
 
 
 def conv(d):
@@ -331,17 +331,17 @@ def made(kind, arrays, attributes):
         for a, n in zip(arrays[1:], names[1:])
         if a is not None and a.dtype == np.int64
     ]
-    kept = {t.name for t in held}
+    initializers = {t.name for t in held}
     given = [
         helper.make_tensor_value_info(n, KINDS[str(a.dtype)], a.shape)
         for a, n in zip(arrays, names)
-        if a is not None and n not in kept
+        if a is not None and n not in initializers
     ]
     graph = helper.make_graph(
         [node], "g", given, [helper.make_empty_tensor_value_info(o) for o in outputs], held
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    feeds = {n: a for a, n in zip(arrays, names) if a is not None and n not in kept}
+    feeds = {n: a for a, n in zip(arrays, names) if a is not None and n not in initializers}
     return model.SerializeToString(), feeds
 
 
@@ -357,11 +357,11 @@ def test_drawn_nodes(family):
             expected = onnxruntime.InferenceSession(data, options).run(None, feeds)
         except Exception:  # noqa: S112  what the runtime does not have
             continue
-        found = torch.onnx.load_model(data)(*[torch.from_numpy(np.array(a)) for a in feeds.values()])
-        found = found if isinstance(found, tuple) else (found,)
+        actual = torch.onnx.load_model(data)(*[torch.from_numpy(np.array(a)) for a in feeds.values()])
+        actual = actual if isinstance(actual, tuple) else (actual,)
         said = f"seed {seed}: {kind} {attributes} of {[None if a is None else (a.shape, a.dtype) for a in arrays]}"
-        assert len(found) == len(expected)
-        for t, y in zip(found, expected):
+        assert len(actual) == len(expected)
+        for t, y in zip(actual, expected):
             assert tuple(t.shape) == y.shape and str(t.numpy().dtype) == str(y.dtype), said
             np.testing.assert_allclose(t.numpy(), y, rtol=1e-4, atol=1e-5, err_msg=said)
         compared += 1

@@ -24,8 +24,8 @@ def model():
 
 class Nested(nn.Module):
     def forward(self, pair, *rest, scale, options=None):
-        found = pair[0] * scale + pair[1]["a"]
-        return {"sum": found, "more": [r + 1 for r in rest], "none": None}
+        result = pair[0] * scale + pair[1]["a"]
+        return {"sum": result, "more": [r + 1 for r in rest], "none": None}
 
 
 def nested():

@@ -21,9 +21,9 @@ def check(function, given, *others, **options):
     for tensors in (given, *others):
         with torch.no_grad():
             expected = function(*[t.clone() for t in tensors])
-            found = exported.leaves(module(*tensors))
+            actual = exported.leaves(module(*tensors))
         exported.agree(session.run(None, {n: t.numpy() for n, t in zip(names, tensors)}), expected)
-        exported.agree([t.numpy() for t in found], expected)
+        exported.agree([t.numpy() for t in actual], expected)
     return [node.op_type for node in program.model_proto.graph.node]
 
 

@@ -222,11 +222,11 @@ def field(number, wire, payload):
 
 
 def varint(n):
-    found = bytearray()
+    result = bytearray()
     while n > 0x7F:
-        found.append(n & 0x7F | 0x80)
+        result.append(n & 0x7F | 0x80)
         n >>= 7
-    return bytes([*found, n])
+    return bytes([*result, n])
 
 
 def test_graphs_that_lie_deep_in_each_other():

@@ -171,9 +171,10 @@ def test_dropout_in_training_mode():
     assert [n.op_type for n in exported.check(nn.Dropout(0.25).eval(), x).model_proto.graph.node] == [
         "Identity"
     ]
-    (found,) = exported.run(torch.onnx.export(nn.Dropout(0.25), (x,), training=True), [x])
+    (result,) = exported.run(torch.onnx.export(nn.Dropout(0.25), (x,), training=True), [x])
     assert (
-        set(np.unique(found.round(4))) == {0.0, np.float32(1.3333)} and abs((found == 0).mean() - 0.25) < 0.02
+        set(np.unique(result.round(4))) == {0.0, np.float32(1.3333)}
+        and abs((result == 0).mean() - 0.25) < 0.02
     )
 
 

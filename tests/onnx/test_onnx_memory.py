@@ -135,20 +135,20 @@ def test_writes_where_sizes_vary(function):
 def test_the_arguments_and_the_model_stay_as_they_were():
     model = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Dropout())
     x = torch.randn(8, 4)
-    before, kept = x.clone(), {k: v.clone() for k, v in model.state_dict().items()}
+    before, saved = x.clone(), {k: v.clone() for k, v in model.state_dict().items()}
     torch.onnx.export(lambda x: x.relu_() + 1, (x,))
     torch.onnx.export(model[0], (x,), training=True)
     assert torch.equal(x, before)
-    assert all(torch.equal(v, kept[k]) for k, v in model.state_dict().items())
+    assert all(torch.equal(v, saved[k]) for k, v in model.state_dict().items())
     assert model.training and model[1].training
 
 
 def test_batch_norm_in_training_mode_normalises_by_the_batch():
     model, x = torch.nn.BatchNorm1d(4), torch.randn(8, 4) * 3 + 1
     program = torch.onnx.export(model, (x,), training=True)
-    (found,) = exported.run(program, [x])
-    np.testing.assert_allclose(found.mean(0), 0, atol=1e-5)
-    np.testing.assert_allclose(found.std(0), 1, atol=1e-3)
+    (result,) = exported.run(program, [x])
+    np.testing.assert_allclose(result.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(result.std(0), 1, atol=1e-3)
 
 
 def test_writing_to_what_is_no_part_of_the_model_is_refused():
@@ -195,7 +195,7 @@ def test_random_programs(seed):
     body = random_programs.Body(seed)
     program = torch.onnx.export(lambda *tensors: body(*tensors), tuple(body.inputs(seed)))
     given = body.inputs(seed + 1)
-    found = exported.run(program, given)
-    for x, t in zip(found, body(*given), strict=True):
+    result = exported.run(program, given)
+    for x, t in zip(result, body(*given), strict=True):
         assert x.dtype == t.numpy().dtype and x.shape == tuple(t.shape)
         np.testing.assert_allclose(x, t.numpy(), rtol=1e-3, atol=1e-3)

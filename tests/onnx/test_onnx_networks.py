@@ -70,8 +70,8 @@ class Writer(nn.Module):
         x = self.words(words) + self.places(torch.arange(words.shape[1]))
         b, n, d = x.shape
         q, k, v = self.all(self.norm(x)).view(b, n, 3, 2, d // 2).permute(2, 0, 3, 1, 4)
-        found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.head(self.again(x + self.out(found.transpose(1, 2).reshape(b, n, d))))
+        result = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.head(self.again(x + self.out(result.transpose(1, 2).reshape(b, n, d))))
 
 
 def kinds(program):
@@ -115,9 +115,9 @@ def test_operators_that_engines_know_stand_for_layers():
         "LayerNormalization",
         "Gemm",
     ]
-    found = kinds(exported.check(Classifier().eval(), torch.randn(2, 3, 32, 32)))
-    assert found.count("Conv") == 5 and found.count("BatchNormalization") == 5 and found.count("Relu") == 5
-    assert {"MaxPool", "Gemm"} <= set(found)
+    result = kinds(exported.check(Classifier().eval(), torch.randn(2, 3, 32, 32)))
+    assert result.count("Conv") == 5 and result.count("BatchNormalization") == 5 and result.count("Relu") == 5
+    assert {"MaxPool", "Gemm"} <= set(result)
     for kind in ("LSTM", "GRU", "RNN"):
         layer = getattr(nn, kind)(6, 5, bidirectional=True).eval()
         assert kinds(exported.check(layer, torch.randn(4, 2, 6))).count(kind) == 2

@@ -30,9 +30,9 @@ KNOWN = {
 @pytest.fixture(scope="module")
 def outcomes():
     """By operator: how many tests there are, and the errors of those that fail."""
-    found = defaultdict(lambda: [0, {}])
+    results = defaultdict(lambda: [0, {}])
     for case in nodes.cases("", 21):
-        entry = found[nodes.operator_of(case)]
+        entry = results[nodes.operator_of(case)]
         entry[0] += 1
         try:
             with warnings.catch_warnings():
@@ -40,7 +40,7 @@ def outcomes():
                 nodes.run(case)
         except Exception as error:
             entry[1][case.name] = f"{type(error).__name__}: {error}"
-    return found
+    return results
 
 
 def test_what_fails_is_known(outcomes):

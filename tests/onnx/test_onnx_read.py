@@ -50,8 +50,8 @@ def data(net, x):
     return torch.onnx.export(net, (x,)).model_proto.SerializeToString()
 
 
-def close(found, expected):
-    return all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True))
+def close(actual, expected):
+    return all(torch.allclose(a, b, atol=1e-5) for a, b in zip(actual, expected, strict=True))
 
 
 def test_values_and_names(net, x, data):
@@ -239,10 +239,10 @@ def test_dtypes_of_constants(kind, raw):
         [held],
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
-    found = torch.onnx.load_model(made)()
+    result = torch.onnx.load_model(made)()
     assert (
-        found.dtype == getattr(torch, kind)
-        and found.tolist() == torch.tensor(numbers, dtype=found.dtype).reshape(2, 2).tolist()
+        result.dtype == getattr(torch, kind)
+        and result.tolist() == torch.tensor(numbers, dtype=result.dtype).reshape(2, 2).tolist()
     )
 
 
@@ -359,6 +359,6 @@ def test_arithmetic_of_sizes(name):
     ).SerializeToString()
     x = np.ones((2, 3), "f4")
     expected = onnxruntime.InferenceSession(data).run(outs, {"x": x})
-    found = torch.onnx.load_model(data)(torch.from_numpy(x))
-    for t, y in zip(found, expected, strict=True):
+    actual = torch.onnx.load_model(data)(torch.from_numpy(x))
+    for t, y in zip(actual, expected, strict=True):
         assert tuple(t.shape) == y.shape and np.array_equal(t.numpy(), y)

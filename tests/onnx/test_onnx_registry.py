@@ -66,8 +66,8 @@ def test_versions_of_operators(opset):
 
     def several(x, w):
         normed = functional.layer_norm(x, (4,), w), functional.rms_norm(x, (4,), w)
-        found = functional.gelu(x), functional.gelu(x, approximate="tanh"), functional.elu(x), x.softmax(-1)
-        return (*normed, *found, x.sum(0), x.amax(1), x[:, 1:].cumsum(1))
+        result = functional.gelu(x), functional.gelu(x, approximate="tanh"), functional.elu(x), x.softmax(-1)
+        return (*normed, *result, x.sum(0), x.amax(1), x[:, 1:].cumsum(1))
 
     program = exported.check(several, x, w, opset_version=opset)
     kinds = [node.op_type for node in program.model_proto.graph.node]

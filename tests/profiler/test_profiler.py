@@ -137,12 +137,12 @@ def test_gradients_that_nobody_else_holds_are_taken_not_copied(layer):
         layer(flambeau.ones(4, 3)).sum().backward()
     assert find(prof, "aten::clone") == []
     a, b = (flambeau.ones(3, requires_grad=True) for _ in range(2))
-    given, kept = flambeau.ones(3), []
+    given, saved = flambeau.ones(3), []
     (a + b).backward(given)
-    a.register_hook(kept.append)
+    a.register_hook(saved.append)
     (a * 3).sum().backward()
     a.backward(given)
-    assert len({t.data_ptr() for t in (a.grad, b.grad, given, *kept)}) == 4 - (kept[1] is given)
+    assert len({t.data_ptr() for t in (a.grad, b.grad, given, *saved)}) == 4 - (saved[1] is given)
     flambeau.testing.assert_close(a.grad, flambeau.full((3,), 5.0))
     flambeau.testing.assert_close(given, flambeau.ones(3))
 

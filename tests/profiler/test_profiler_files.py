@@ -141,11 +141,11 @@ def test_the_lists_own_trace(recorded, tmp_path):
 # --- tables ---------------------------------------------------------------------------------------
 def cells(line: str, rule: str) -> list[str]:
     """A line cut where the rule has gaps."""
-    found, place = [], 0
+    result, place = [], 0
     for dashes in rule.split():
-        found.append(line[place : place + len(dashes)].strip())
+        result.append(line[place : place + len(dashes)].strip())
         place += len(dashes) + 2
-    return found
+    return result
 
 
 def test_the_columns_of_a_table(recorded):

@@ -161,8 +161,8 @@ def test_the_gradient_of_an_embedding(options, words):
     sparse, dense = table(sparse=True, **options), table(**options)
     for _ in range(2):  # gradients add up
         for each in (sparse, dense):
-            found = each(words)
-            (found * flambeau.arange(1.0, found.numel() + 1).reshape(found.shape)).sum().backward()
+            result = each(words)
+            (result * flambeau.arange(1.0, result.numel() + 1).reshape(result.shape)).sum().backward()
     assert sparse.weight.grad.is_sparse and not dense.weight.grad.is_sparse
     assert sparse.weight.grad.to_dense().tolist() == dense.weight.grad.tolist()
 
@@ -170,13 +170,13 @@ def test_the_gradient_of_an_embedding(options, words):
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 def test_the_gradient_of_bags(mode):
     words, offsets = flambeau.tensor([0, 2, 4, 2]), flambeau.tensor([0, 1])
-    found = []
+    results = []
     for sparse in (False, True):
         weight = table().weight
         F.embedding_bag(words, weight, offsets, mode=mode, sparse=sparse).square().sum().backward()
         assert weight.grad.is_sparse == sparse
-        found.append(weight.grad.to_dense().tolist())
-    assert found[0] == found[1]
+        results.append(weight.grad.to_dense().tolist())
+    assert results[0] == results[1]
     with pytest.raises(ValueError, match="max mode"):
         F.embedding_bag(words, weight, offsets, mode="max", sparse=True)
 
@@ -235,7 +235,7 @@ def test_lists_of_plain_tensors_need_nobody_asked():
 
 def test_on_a_device():
     """Places and values lie there, and a step by rows is the CPU's."""
-    found = []
+    results = []
     for place in ("cpu", "opencl"):
         x = sample().to(place)
         assert x.device.type == place == x.coalesce().indices().device.type and x.to_dense().tolist() == DENSE
@@ -243,8 +243,8 @@ def test_on_a_device():
         optimizer = flambeau.optim.SparseAdam([p], lr=0.1)
         p.grad = flambeau.tensor(DENSE, device=place).to_sparse(1)
         optimizer.step()
-        found.append(p.tolist())
-    assert np.allclose(*found, rtol=1e-6)
+        results.append(p.tolist())
+    assert np.allclose(*results, rtol=1e-6)
 
 
 def test_all_layouts_on_a_device():

@@ -86,8 +86,8 @@ CASES = [
 def test_gradients_of_what_is_listed(name, layout, call):
     x = leaf(layout)
     assert check(call, x)
-    found = call(x)
-    found.backward(found.detach().clone())
+    result = call(x)
+    result.backward(result.detach().clone())
     assert x.grad.layout is layout and x.grad.shape == x.shape and x.grad._nnz() == x._nnz()
     assert x.grad.values().isfinite().all()
 
@@ -245,7 +245,7 @@ def test_compressed_leaves_step():
 
 @pytest.mark.parametrize("shape, dim", [((5,), 0), ((4, 3), 0), ((4, 3), 1), ((2, 3, 4), -2)])
 def test_sparse_gradients_of_gather(shape, dim):
-    found = []
+    results = []
     index = flambeau.tensor(np.random.default_rng(0).integers(0, shape[dim], size=[min(n, 3) for n in shape]))
     for sparse in (False, True):
         x = flambeau.ones(shape, requires_grad=True)
@@ -254,8 +254,8 @@ def test_sparse_gradients_of_gather(shape, dim):
             * (1 + flambeau.arange(index.numel()).reshape(index.shape))
         ).sum().backward()
         assert x.grad.is_sparse == sparse
-        found.append(x.grad.to_dense().tolist())
-    assert found[0] == found[1]
+        results.append(x.grad.to_dense().tolist())
+    assert results[0] == results[1]
     one = flambeau.tensor(2.0, requires_grad=True)
     one.gather(0, flambeau.tensor(0), sparse_grad=True).backward()
     assert one.grad.item() == 1

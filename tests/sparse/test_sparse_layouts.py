@@ -163,7 +163,7 @@ def test_order_is_checked_where_that_is_wanted(starts, places):
     np.add.at(dense, (np.repeat([0, 1], np.diff(starts)), places), values)
     right, x = np.arange(12.0).reshape(3, 4), make()
     b = flambeau.tensor(right)
-    for found, expected in [
+    for actual, expected in [
         (x.to_dense(), dense),
         (x @ b, dense @ right),
         (x @ b[:, 1], dense @ right[:, 1]),
@@ -176,7 +176,7 @@ def test_order_is_checked_where_that_is_wanted(starts, places):
         ((x * 2).to_dense(), dense * 2),
         (x.sum(), dense.sum()),
     ]:
-        np.testing.assert_allclose(found.numpy(), expected)
+        np.testing.assert_allclose(actual.numpy(), expected)
 
 
 def test_a_claim_to_be_coalesced_is_checked_where_that_is_wanted():

@@ -130,9 +130,9 @@ CASES = [
 )
 def test_beside_dense(name, layout, call):
     x = sample(layout)
-    found, expected = call(x), call(flambeau.tensor(array(x)))
-    assert found.shape == expected.shape and found.dtype == expected.dtype
-    assert np.allclose(array(found), expected.numpy(), rtol=1e-12)
+    actual, expected = call(x), call(flambeau.tensor(array(x)))
+    assert actual.shape == expected.shape and actual.dtype == expected.dtype
+    assert np.allclose(array(actual), expected.numpy(), rtol=1e-12)
 
 
 def takes_one(entry):
@@ -169,9 +169,9 @@ def test_functions_of_elements(name, layout):
         ):
             op(x)
         return
-    found, expected = op(x), op(dense)
-    assert found.layout is layout
-    assert np.allclose(array(found), expected.numpy(), rtol=1e-12, equal_nan=True)
+    actual, expected = op(x), op(dense)
+    assert actual.layout is layout
+    assert np.allclose(array(actual), expected.numpy(), rtol=1e-12, equal_nan=True)
     in_place = ELEMENTS[name].in_place
     if in_place is not None and expected.dtype == dense.dtype:
         assert in_place(x) is x
@@ -189,8 +189,8 @@ def test_other_arguments_decide_what_becomes_of_zero():
         lambda x: x.ne(0),
         lambda x: flambeau.fmod(x, 2.0),
     ):
-        found = call(x)
-        assert found.layout is COO and found.to_dense().tolist() == call(dense).tolist()
+        result = call(x)
+        assert result.layout is COO and result.to_dense().tolist() == call(dense).tolist()
     for refused in (
         lambda x: x.clamp(min=1.0),
         lambda x: x.eq(0),
@@ -259,9 +259,9 @@ def test_two_sparse_tensors(layout):
         lambda a, b: a * b,
         lambda a, b: a @ b.t(),
     ):
-        found, expected = call(a, b), call(*(flambeau.tensor(array(x)) for x in (a, b)))
-        assert found.layout is layout or layout in BLOCKED
-        assert np.allclose(array(found), expected.numpy())
+        actual, expected = call(a, b), call(*(flambeau.tensor(array(x)) for x in (a, b)))
+        assert actual.layout is layout or layout in BLOCKED
+        assert np.allclose(array(actual), expected.numpy())
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -357,7 +357,7 @@ def test_dense_dimensions(sparse_dim):
     x = coordinates(shape, sparse_dim)
     a = array(x)
     n = sparse_dim
-    for found, expected in (
+    for actual, expected in (
         (x.coalesce(), a),
         (x + x, 2 * a),
         (x.sum(0), a.sum(0)),
@@ -381,7 +381,7 @@ def test_dense_dimensions(sparse_dim):
             np.where(array(pattern_of(coordinates(shape, n, seed=3))), a, 0),
         ),
     ):
-        assert np.allclose(array(found), expected)
+        assert np.allclose(array(actual), expected)
 
 
 def pattern_of(x):
@@ -399,7 +399,7 @@ def test_dense_dimensions_and_batches_of_compressed_layouts(layout):
     block = (2, 2) if layout in BLOCKED else None
     x = flambeau.tensor(a).to_sparse(layout=layout, blocksize=block, dense_dim=1)
     assert x.shape == a.shape and x.dense_dim() == 1 and x.sparse_dim() == 2
-    for found, expected in (
+    for actual, expected in (
         (x, a),
         (x.to_sparse_coo(), a),
         (x * 2, 2 * a),
@@ -413,7 +413,7 @@ def test_dense_dimensions_and_batches_of_compressed_layouts(layout):
         (x.sum(), a.sum()),
         (flambeau.tensor(a).sparse_mask(x), a),
     ):
-        assert np.allclose(array(found), expected)
+        assert np.allclose(array(actual), expected)
     uneven = a.copy()
     uneven[0, 0] = 0
     with pytest.raises(RuntimeError, match="same number of specified elements per batch"):
@@ -461,9 +461,9 @@ def test_products_of_their_own():
     rows = flambeau.hspmm(x, RIGHT)
     assert rows.sparse_dim() == 1 and np.allclose(array(rows), a @ b)
     input = sample(COO, (4, 5), 3)
-    found = flambeau.sspaddmm(input, x, RIGHT, beta=2, alpha=3)
-    assert found.is_sparse and np.allclose(array(found), 2 * array(input) + 3 * a @ b)
-    assert np.allclose(array(input.sspaddmm(x, RIGHT, beta=2, alpha=3)), array(found))
+    result = flambeau.sspaddmm(input, x, RIGHT, beta=2, alpha=3)
+    assert result.is_sparse and np.allclose(array(result), 2 * array(input) + 3 * a @ b)
+    assert np.allclose(array(input.sspaddmm(x, RIGHT, beta=2, alpha=3)), array(result))
     assert np.allclose(array(x.smm(RIGHT)), a @ b)
     for call in (
         lambda: flambeau.smm(ADDEND, RIGHT),
@@ -495,10 +495,10 @@ def test_diagonals():
     for shape in ((4, 4), (3, 6), (6, 3)):
         expected = ss.spdiags(diagonals, [0, -1, 2], *shape).toarray()
         for layout in (None, CSR, CSC):
-            found = flambeau.sparse.spdiags(
+            actual = flambeau.sparse.spdiags(
                 flambeau.tensor(diagonals), flambeau.tensor([0, -1, 2]), shape, layout
             )
-            assert found.layout is (layout or COO) and np.allclose(array(found), expected)
+            assert actual.layout is (layout or COO) and np.allclose(array(actual), expected)
     with pytest.raises(RuntimeError, match="duplicate"):
         flambeau.sparse.spdiags(flambeau.ones(2, 2), flambeau.tensor([1, 1]), (2, 2))
     with pytest.raises(RuntimeError, match="number of offsets"):
@@ -513,14 +513,14 @@ def test_dtypes(kind, layout):
     dtype = getattr(flambeau, kind)
     x, right = sample(layout).to(dtype), RIGHT.to(dtype)
     a, b = array(x.to(flambeau.complex128)), RIGHT.numpy()
-    for found, expected in (
+    for actual, expected in (
         (x @ right, a @ b),
         (x @ right[:, 0], a @ b[:, 0]),
         (x + x, 2 * a),
         (x.sum(), a.sum()),
     ):
         assert np.allclose(
-            array(found.to(flambeau.complex128)), expected, rtol=1e-2 if "16" in kind else 1e-6
+            array(actual.to(flambeau.complex128)), expected, rtol=1e-2 if "16" in kind else 1e-6
         )
 
 
@@ -572,15 +572,15 @@ def test_products_of_every_width_beside_numpy(entries, kind, index):
         dense = generator(width).standard_normal((4000, width) if width else 4000).astype(kind)
         terms = dense[columns].astype("float64") * (values[:, None] if width else values)
         sums = np.concatenate([np.zeros((1, *terms.shape[1:])), np.cumsum(terms, 0)])
-        expected, found = sums[starts[1:]] - sums[starts[:-1]], []
+        expected, actual = sums[starts[1:]] - sums[starts[:-1]], []
         try:
             for threads in (1, 3):
                 flambeau.set_num_threads(threads)
-                found.append((x @ flambeau.tensor(dense)).numpy())
+                actual.append((x @ flambeau.tensor(dense)).numpy())
         finally:
             flambeau.set_num_threads(before)
-        assert np.allclose(found[0], expected, rtol=0, atol=1e-3 if kind == "float32" else 1e-9)
-        assert (found[0] == found[1]).all()
+        assert np.allclose(actual[0], expected, rtol=0, atol=1e-3 if kind == "float32" else 1e-9)
+        assert (actual[0] == actual[1]).all()
         if width > 1:
             apart = flambeau.tensor(np.concatenate([dense, dense], 1))[:, :width]  # rows with gaps
             assert np.allclose((x @ apart).numpy(), expected, rtol=0, atol=1e-3)
@@ -610,13 +610,13 @@ def test_an_index_outside_is_refused_whatever_the_width(entries):
 def test_any_number_of_threads_gives_the_same_bits():
     before = flambeau.get_num_threads()
     x = coordinates((3000, 2000), nnz=60000, dtype="float32")
-    right, found = flambeau.randn(2000, 19), []
+    right, result = flambeau.randn(2000, 19), []
     try:
         for threads in (1, 2, 5):
             flambeau.set_num_threads(threads)
             rows = x.coalesce().to_sparse_csr()
-            found.append([(rows @ right).numpy(), (x @ right[:, 0]).numpy(), rows.values().numpy()])
+            result.append([(rows @ right).numpy(), (x @ right[:, 0]).numpy(), rows.values().numpy()])
     finally:
         flambeau.set_num_threads(before)
-    for other in found[1:]:
-        assert all((a == b).all() for a, b in zip(found[0], other))
+    for other in result[1:]:
+        assert all((a == b).all() for a, b in zip(result[0], other))

@@ -42,20 +42,20 @@ def measured(times, **task) -> Measurement:
 def test_timeit_warms_up_and_counts_runs():
     clock, runs = Clock(), []
     timer = Timer("run()", timer=clock, globals={"run": lambda: (runs.append(1), clock.tick(0.5))})
-    found = timer.timeit(200)
-    assert len(runs) == 202 and found.number_per_run == 200
-    assert found.times == [0.5] and found.median == found.mean == 0.5 and found.iqr == 0
+    result = timer.timeit(200)
+    assert len(runs) == 202 and result.number_per_run == 200
+    assert result.times == [0.5] and result.median == result.mean == 0.5 and result.iqr == 0
 
 
 def test_blocks_are_as_long_as_the_clock_needs():
     clock, calls = Clock(), []
     timer = Timer("tick(1e-6)", timer=clock, globals={"tick": clock.tick})
-    found = timer.blocked_autorange(
+    result = timer.blocked_autorange(
         lambda number, seconds: calls.append((number, seconds)), min_run_time=0.01
     )
-    assert found.number_per_run == 10  # a thousandth of the time asked for
-    assert sum(found.raw_times) >= 0.01 and found.median == pytest.approx(1e-6)
-    assert len(calls) == len(found.raw_times) and calls[0][0] == 10
+    assert result.number_per_run == 10  # a thousandth of the time asked for
+    assert sum(result.raw_times) >= 0.01 and result.median == pytest.approx(1e-6)
+    assert len(calls) == len(result.raw_times) and calls[0][0] == 10
 
 
 def test_adaptive_blocks_stop_when_the_spread_is_small_or_the_time_is_over():
@@ -68,8 +68,8 @@ def test_adaptive_blocks_stop_when_the_spread_is_small_or_the_time_is_over():
         state["k"] += 1
         clock.tick(0.1 if state["k"] % 2 else 1.0)
 
-    found = Timer("wild()", timer=clock, globals={"wild": wild}).adaptive_autorange(max_run_time=5.0)
-    assert 5.0 < sum(found.raw_times) < 6.2 and found.has_warnings
+    result = Timer("wild()", timer=clock, globals={"wild": wild}).adaptive_autorange(max_run_time=5.0)
+    assert 5.0 < sum(result.raw_times) < 6.2 and result.has_warnings
 
 
 def test_statements_see_the_package_their_setup_and_their_threads():
@@ -101,9 +101,9 @@ def test_what_timers_do_not_take():
 
 
 def test_statistics():
-    found = measured([4.0, 1.0, 3.0, 2.0])
-    assert (found.median, found.mean, found.iqr) == (2.5, 2.5, 1.5)
-    assert not found.meets_confidence() and found.has_warnings
+    result = measured([4.0, 1.0, 3.0, 2.0])
+    assert (result.median, result.mean, result.iqr) == (2.5, 2.5, 1.5)
+    assert not result.meets_confidence() and result.has_warnings
     even = measured([1e-3] * 20)
     assert even.iqr == 0 and not even.has_warnings and even.significant_figures == 4
     assert measured([1.0, 2.0, 9.0, 3.0]).significant_figures == 1
@@ -196,9 +196,9 @@ def test_tables_trim_color_and_warn(results, capsys):
 
 
 def test_environments_are_told_where_they_differ():
-    found = [measured([1.0], label="x", sub_label="s", env=env) for env in ("old", "new")]
-    assert "(old)" in str(Compare(found)) and "(new)" in str(Compare(found))
-    assert "(old)" not in str(Compare(found[:1]))
+    results = [measured([1.0], label="x", sub_label="s", env=env) for env in ("old", "new")]
+    assert "(old)" in str(Compare(results)) and "(new)" in str(Compare(results))
+    assert "(old)" not in str(Compare(results[:1]))
 
 
 def test_random_inputs_come_again_with_their_seed():

@@ -35,9 +35,9 @@ def test_names_stand_where_pytorch_has_them(path):
         reached = getattr(reached, part)
     assert reached is module
     for name in PATHS[path].split():
-        found = getattr(module, name)
-        public = getattr(data, name, found)
-        assert found is public, name
+        result = getattr(module, name)
+        public = getattr(data, name, result)
+        assert result is public, name
 
 
 def test_loaders_that_repeat_for_ever():

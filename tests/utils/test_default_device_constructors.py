@@ -7,7 +7,7 @@ from flambeau.utils._device import _device_constructors
 
 
 def test_what_takes_a_device_and_no_tensor_makes_one_on_the_default_device():
-    found = _device_constructors()
-    assert {flambeau.ones, flambeau.rand, flambeau.randperm, flambeau.hann_window, flambeau.range} <= found
+    result = _device_constructors()
+    assert {flambeau.ones, flambeau.rand, flambeau.randperm, flambeau.hann_window, flambeau.range} <= result
     others = {flambeau.ones_like, flambeau.rand_like, flambeau.normal, flambeau.from_dlpack, flambeau.add}
-    assert not found & others
+    assert not result & others

@@ -115,7 +115,7 @@ def test_modules_count_what_runs_in_them_forward_and_backward():
     net, x = Net(), c(5, 8)
     with FlopCounterMode(display=False) as counter:
         net(x).sum().backward()
-    counts = {name: sum(found.values()) for name, found in counter.get_flop_counts().items()}
+    counts = {name: sum(result.values()) for name, result in counter.get_flop_counts().items()}
     first, second = 2 * 5 * 8 * 16, 2 * 5 * 16 * 4
     assert counts == {
         "Net": 2 * first + 3 * second,

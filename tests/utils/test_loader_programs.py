@@ -103,14 +103,14 @@ def test_a_random_program(seed):
         else:
             wanted = expected(order, unit, drop_last)
         stop = draw.randint(0, len(wanted)) if draw.random() < 0.3 and not shuffle else None
-        found = []
+        results = []
         for batch in itertools.islice(loader, stop):
-            found.append(numbers(batch, batched))
+            results.append(numbers(batch, batched))
             if draw.random() < 0.3:
-                held.append((found[-1], batch))
+                held.append((results[-1], batch))
         if options.get("in_order", True):
-            assert found == wanted[:stop]
+            assert results == wanted[:stop]
         else:
-            assert len(found) == len(wanted[:stop]) and all(batch in wanted for batch in found)
-            assert stop is not None or sorted(found) == sorted(wanted)
+            assert len(results) == len(wanted[:stop]) and all(batch in wanted for batch in results)
+            assert stop is not None or sorted(results) == sorted(wanted)
     assert all(numbers(batch, batched) == one for one, batch in held)

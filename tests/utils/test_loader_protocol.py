@@ -154,18 +154,18 @@ def test_a_loader_that_is_its_own_dataset(kind, pin, persistent):
             warnings.filterwarnings(
                 "ignore", "'pin_memory' argument is set as true but no accelerator is found"
             )
-            found = list(made(loader))
-        assert sorted(x.tolist() for x, _ in found) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
-        pids = {who[0] for _, who in found}
+            results = list(made(loader))
+        assert sorted(x.tolist() for x, _ in results) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+        pids = {who[0] for _, who in results}
         assert len(pids) == (2 if kind == "process" else 1) and (os.getpid() in pids) == (kind == "none")
 
 
 def test_threads_of_a_loader_that_is_its_own_dataset():
     loader = Own(Batches())
     loader.num_workers, loader.worker_init_fn = 1, None
-    found = list(_ThreadingDataLoaderIter(loader))
-    assert [x.tolist() for x, _ in found] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
-    assert {who[1] for _, who in found} != {threading.get_ident()}
+    results = list(_ThreadingDataLoaderIter(loader))
+    assert [x.tolist() for x, _ in results] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+    assert {who[1] for _, who in results} != {threading.get_ident()}
 
 
 class Counting(IterableDataset):

@@ -109,8 +109,8 @@ def test_the_same_batches_after_resuming(make, way, epoch, given, tmp_path):
     state, _ = flambeau.load(tmp_path / "place")
     again.load_state_dict(state)
     assert again.state_dict()["batches"] == (given or 0)
-    found = [lists(again) for _ in range(len(after))]
-    assert found == after
+    results = [lists(again) for _ in range(len(after))]
+    assert results == after
     assert any(after)
 
 

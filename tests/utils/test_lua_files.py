@@ -176,8 +176,8 @@ def test_longs_of_four_bytes():
     data = np.array([1, -2, 3], np.int32)
     inside = thing(2, "torch.LongStorage", i(3) + data.tobytes())
     file = thing(1, "torch.LongTensor", i(1) + i(3) + i(1) + i(1) + inside)
-    found = read(file, long_size=4)
-    assert found.tolist() == [1, -2, 3] and found.dtype == torch.int64
+    result = read(file, long_size=4)
+    assert result.tolist() == [1, -2, 3] and result.dtype == torch.int64
     with pytest.raises(T7ReaderException):
         read(file)
     with pytest.raises(ValueError, match="long_size"):
@@ -233,21 +233,21 @@ ok
 
 
 def test_files_in_ascii():
-    found = read(ASCII)
-    assert found.a == 0.1 and found.ok is True and found.s.tolist() == [10, 49, 32]
-    np.testing.assert_array_equal(found.xs.numpy(), [[1, -2.5], [np.nan, np.inf]])
+    result = read(ASCII)
+    assert result.a == 0.1 and result.ok is True and result.s.tolist() == [10, 49, 32]
+    np.testing.assert_array_equal(result.xs.numpy(), [[1, -2.5], [np.nan, np.inf]])
     value = {
         "a": [1.5, "x\ny", b"", True, None],
         "t": torch.tensor([[1.5, float("-inf")]]),
         "n": torch.arange(3),
     }
     value["b"], value["h"] = torch.tensor([7, 255], dtype=torch.uint8), torch.tensor([0.1]).half()
-    found = again(value, format="ascii")
-    assert found.a == [1.5, "x\ny", "", True] and found.t.tolist() == [[1.5, float("-inf")]]
+    result = again(value, format="ascii")
+    assert result.a == [1.5, "x\ny", "", True] and result.t.tolist() == [[1.5, float("-inf")]]
     assert (
-        found.n.tolist() == [0, 1, 2]
-        and found.b.tolist() == [7, 255]
-        and found.h.tolist() == value["h"].tolist()
+        result.n.tolist() == [0, 1, 2]
+        and result.b.tolist() == [7, 255]
+        and result.h.tolist() == value["h"].tolist()
     )
     for n in range(len(ASCII)):
         damaged(ASCII[:n])
@@ -256,22 +256,24 @@ def test_files_in_ascii():
 def test_functions_are_kept_and_not_run():
     f = i(8, 1) + text(b"\x1bLua") + array(2, number(1))
     for kind in (6, 7, 8):
-        found = read(i(kind) + f[4:])
-        assert found == LuaFunction(4, b"\x1bLua", [1]) and not callable(found)
-    assert again({"f": found, "g": found}).f == found
+        result = read(i(kind) + f[4:])
+        assert result == LuaFunction(4, b"\x1bLua", [1]) and not callable(result)
+    assert again({"f": result, "g": result}).f == result
 
 
 def test_classes_that_are_not_known():
     file = thing(1, "my.Net", table(2, (string("depth"), number(3))), "V 7")
     with pytest.raises(T7ReaderException, match=r"Lua class my\.Net.*unknown_classes=True"):
         read(file)
-    found = read(file, unknown_classes=True)
-    assert found.depth == 3 and found["depth"] == 3 and found.other is None
+    result = read(file, unknown_classes=True)
+    assert result.depth == 3 and result["depth"] == 3 and result.other is None
     assert (
-        found.torch_typename() == "my.Net" and repr(found) == "TorchObject(my.Net)" and "depth" in dir(found)
+        result.torch_typename() == "my.Net"
+        and repr(result) == "TorchObject(my.Net)"
+        and "depth" in dir(result)
     )
     file = io.BytesIO()
-    save_lua(found, file)
+    save_lua(result, file)
     same = read(file.getvalue(), unknown_classes=True)
     assert same.depth == 3 and same._version == 7 and isinstance(copy.deepcopy(same), TorchObject)
     old = read(thing(1, "nn.Tanh", table(2), version=""))  # files of before versions
@@ -302,13 +304,15 @@ def test_a_network_of_lua():
         ),
         train=boolean(False),
     )
-    found = read(net)
-    assert found.get(0).forward(torch.ones(1, 3).double()).tolist() == [[4, 14]]
-    assert found.forward(torch.ones(1, 3).double()).tolist() == [14] and found.train is False
+    result = read(net)
+    assert result.get(0).forward(torch.ones(1, 3).double()).tolist() == [[4, 14]]
+    assert result.forward(torch.ones(1, 3).double()).tolist() == [14] and result.train is False
     assert (
-        found.get(2).dimension == 1 and found.get(2).index == -1 and found.get(1).size == torch.Size([-1, 2])
+        result.get(2).dimension == 1
+        and result.get(2).index == -1
+        and result.get(1).size == torch.Size([-1, 2])
     )
-    assert found.get(0).gradWeight is None and found.type().endswith("FloatTensor")
+    assert result.get(0).gradWeight is None and result.type().endswith("FloatTensor")
 
 
 def test_settings_that_lua_counts_or_calls_otherwise():
@@ -386,9 +390,9 @@ LUA_NEEDS = [  # what Lua's modules find there when they are used for the first 
 
 @pytest.mark.parametrize(("module_", "needs"), LUA_NEEDS, ids=lambda x: repr(x)[:20])
 def test_what_lua_needs_is_written(module_, needs, tmp_path):
-    found = theirs(module_, tmp_path)
+    result = theirs(module_, tmp_path)
     for name, value in needs.items():
-        assert isinstance(found[name], value) if isinstance(value, type) else found[name] == value, name
+        assert isinstance(result[name], value) if isinstance(value, type) else result[name] == value, name
 
 
 def moved(case):
@@ -405,9 +409,9 @@ def test_modules_come_back(case):
     two = again(one)
     assert type(two) is type(one) and repr(two) == repr(one) and two.type() == one.type()
     torch.manual_seed(1)
-    found = two.forward(case.input)
+    actual = two.forward(case.input)
     flat = lambda y: [x for part in y for x in flat(part)] if isinstance(y, list) else [y]
-    assert [x.tolist() for x in flat(found)] == [x.tolist() for x in flat(expected)]
+    assert [x.tolist() for x in flat(actual)] == [x.tolist() for x in flat(expected)]
     for a, b in zip(*(m.parameters() or ([], []) for m in (one, two))):
         assert [x.tolist() for x in a] == [x.tolist() for x in b]
 
@@ -421,10 +425,12 @@ def test_criterions_come_back(make, x, y, loss):
 def test_shared_parameters_come_back_shared():
     one = nn.Linear(3, 3)
     net = nn.Sequential().add(one).add(one).add(one.clone("weight"))
-    found = again(net)
-    assert found.get(0) is found.get(1) and found.get(0).weight is not found.get(2).weight
-    found.get(0).weight.fill_(5)
-    assert (found.get(2).weight == 5).all() and found.get(0).bias.data_ptr() != found.get(2).bias.data_ptr()
+    result = again(net)
+    assert result.get(0) is result.get(1) and result.get(0).weight is not result.get(2).weight
+    result.get(0).weight.fill_(5)
+    assert (result.get(2).weight == 5).all() and result.get(0).bias.data_ptr() != result.get(
+        2
+    ).bias.data_ptr()
 
 
 def test_a_module_writes_and_reads_itself():
@@ -445,11 +451,14 @@ def theirs(x, tmp_path, **options):
 
 def test_torchfile_reads_values(tmp_path):
     both = [1, 2]
-    found = theirs({"a": both, "b": both, "n": 1.5, "yes": True, "deep": [[["x"]]], "by": b"\xff"}, tmp_path)
+    result = theirs({"a": both, "b": both, "n": 1.5, "yes": True, "deep": [[["x"]]], "by": b"\xff"}, tmp_path)
     assert (
-        found[b"a"] == [1, 2] and found[b"a"] is found[b"b"] and found[b"n"] == 1.5 and found[b"yes"] is True
+        result[b"a"] == [1, 2]
+        and result[b"a"] is result[b"b"]
+        and result[b"n"] == 1.5
+        and result[b"yes"] is True
     )
-    assert found[b"deep"] == [[[b"x"]]] and found[b"by"] == b"\xff"
+    assert result[b"deep"] == [[[b"x"]]] and result[b"by"] == b"\xff"
     assert theirs([], tmp_path) == [] and theirs({}, tmp_path) == [] and theirs(None, tmp_path) is None
     assert theirs((1, (2,)), tmp_path) == [1, [2]]
     assert theirs(LuaFunction(3, b"abc", None), tmp_path).dumped == b"abc"
@@ -459,12 +468,12 @@ def test_torchfile_reads_values(tmp_path):
 def test_torchfile_reads_tensors(word, tmp_path):
     x = torch.tensor(np.arange(24).reshape(2, 3, 4).astype(WORDS[word]))
     given = [x, x.transpose(0, 2)[1:, ::2], x[1, 2], x[1, 2, 3], x[:0]]
-    found = theirs({str(n): x for n, x in enumerate(given)}, tmp_path)
-    found = [found[str(n).encode()] for n in range(5)]
-    for a, b in zip(found[:3], given):
+    result = theirs({str(n): x for n, x in enumerate(given)}, tmp_path)
+    result = [result[str(n).encode()] for n in range(5)]
+    for a, b in zip(result[:3], given):
         assert a.dtype == WORDS[word] and a.tolist() == b.tolist()
-    assert found[3].tolist() == [23] and found[4].size == 0
-    assert np.shares_memory(found[0], found[1]) and not np.shares_memory(found[0], found[4])
+    assert result[3].tolist() == [23] and result[4].size == 0
+    assert np.shares_memory(result[0], result[1]) and not np.shares_memory(result[0], result[4])
     assert theirs(x.untyped_storage(), tmp_path).tolist() == list(x.numpy().tobytes())
     assert theirs(torch.tensor([True, False]), tmp_path).tolist() == [1, 0]
 
@@ -485,23 +494,23 @@ COUNTED = [
 
 @pytest.mark.parametrize(("module_", "attributes"), COUNTED, ids=lambda x: repr(x)[:20])
 def test_torchfile_reads_modules(module_, attributes, tmp_path):
-    found = theirs(module_, tmp_path)
+    result = theirs(module_, tmp_path)
     assert (
-        found.torch_typename() == f"nn.{type(module_).__name__}".encode()
-        and found._type == b"torch.FloatTensor"
+        result.torch_typename() == f"nn.{type(module_).__name__}".encode()
+        and result._type == b"torch.FloatTensor"
     )
     for name, value in attributes.items():
-        assert found[name] == value
-    assert not any(key.startswith(b"_rec") for key in found._obj)
+        assert result[name] == value
+    assert not any(key.startswith(b"_rec") for key in result._obj)
 
 
 def test_torchfile_reads_networks(tmp_path):
     net = nn.Sequential().add(nn.Linear(3, 2)).add(nn.View(2, -1)).double()
     net.forward(torch.ones(4, 3).double())
-    found = theirs({"model": net, "criterion": nn.CrossEntropyCriterion(torch.ones(2))}, tmp_path)
-    first, second = found[b"model"].modules
+    result = theirs({"model": net, "criterion": nn.CrossEntropyCriterion(torch.ones(2))}, tmp_path)
+    first, second = result[b"model"].modules
     assert first.weight.tolist() == net.get(0).weight.tolist() and second.size.tolist() == [2, -1]
-    assert found[b"criterion"].nll.weights.tolist() == [1, 1]
+    assert result[b"criterion"].nll.weights.tolist() == [1, 1]
     assert theirs(nn.BatchNormalization(2), tmp_path)._version_number == 2
 
 
@@ -546,10 +555,10 @@ def test_depth_costs_no_stack():
     deep: list = []
     for _ in range(8_000):
         deep = [deep]
-    found = again(deep)
+    result = again(deep)
     for _ in range(8_000):
-        (found,) = found
-    assert found == []
+        (result,) = result
+    assert result == []
     with pytest.raises(T7ReaderException, match="inside of each other"):
         read(b"".join(i(3, n, 1) + number(1) for n in range(20_001)) + NIL)
 
@@ -593,19 +602,19 @@ def sample():
 def test_every_truncation_is_an_error():
     data = sample()
     assert damaged(data) == "value"
-    found = {damaged(data[:n]) for n in range(0, len(data), 23)}
-    assert found == {"error"}
+    results = {damaged(data[:n]) for n in range(0, len(data), 23)}
+    assert results == {"error"}
 
 
 def test_every_byte_may_be_another():
     data = sample()
     drawn = random.Random(5)
-    found = []
+    results = []
     for at in range(0, len(data), 13):
         changed = bytearray(data)
         changed[at] = drawn.choice([0, 1, 2, 3, 4, 8, 0x7F, 0x80, 0xFF, data[at] ^ (1 << drawn.randrange(8))])
-        found.append(damaged(bytes(changed), unknown_classes=at % 2 == 0))
-    assert found.count("error") > len(found) // 10 and found.count("value") > len(found) // 10
+        results.append(damaged(bytes(changed), unknown_classes=at % 2 == 0))
+    assert results.count("error") > len(results) // 10 and results.count("value") > len(results) // 10
 
 
 def test_noise():
@@ -692,8 +701,8 @@ def test_names_lead_nowhere_else(name):
 
 def test_attributes_of_any_name_are_data():
     names = ("__class__", "__dict__", "__getstate__", "compute", "_recording", "type", "updateOutput")
-    found = read(module(1, "Tanh", **{name: string("x") for name in names}))
-    assert type(found) is nn.Tanh and vars(found)["updateOutput"] == "x"
+    result = read(module(1, "Tanh", **{name: string("x") for name in names}))
+    assert type(result) is nn.Tanh and vars(result)["updateOutput"] == "x"
 
 
 def test_files_that_are_paths_or_streams(tmp_path):

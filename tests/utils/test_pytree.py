@@ -32,7 +32,7 @@ def draw(rng: random.Random, depth: int):
         return leaf, [leaf]
     kind = rng.choice([list, tuple, dict, OrderedDict, defaultdict, deque, Pair])
     parts = [draw(rng, depth - 1) for _ in range(2 if kind is Pair else rng.randrange(4))]
-    trees, leaves = [t for t, _ in parts], [leaf for _, found in parts for leaf in found]
+    trees, leaves = [t for t, _ in parts], [leaf for _, result in parts for leaf in result]
     if kind is Pair:
         return Pair(*trees), leaves
     if kind in (dict, OrderedDict):
@@ -45,33 +45,33 @@ def draw(rng: random.Random, depth: int):
 @pytest.mark.parametrize("seed", range(40))
 def test_random_trees_come_back(seed):
     tree, leaves = draw(random.Random(seed), 4)
-    found, spec = tree_flatten(tree)
-    assert len(found) == len(leaves) == spec.num_leaves
-    assert all(a is b for a, b in zip(found, leaves))
-    again = tree_unflatten(found, spec)
+    result, spec = tree_flatten(tree)
+    assert len(result) == len(leaves) == spec.num_leaves
+    assert all(a is b for a, b in zip(result, leaves))
+    again = tree_unflatten(result, spec)
     assert again == tree and type(again) is type(tree)
     assert tree_structure(again) == spec and hash(tree_structure(again)) == hash(spec)
-    assert list(pytree.tree_iter(tree)) == found
+    assert list(pytree.tree_iter(tree)) == result
     for path, leaf in tree_flatten_with_path(tree)[0]:
         assert pytree.key_get(tree, path) is leaf
-    numbered = tree_unflatten(range(len(found)), spec)
+    numbered = tree_unflatten(range(len(result)), spec)
     assert tree_map(lambda a, b: (a, b), numbered, tree) == tree_unflatten(
-        zip(range(len(found)), found), spec
+        zip(range(len(result)), result), spec
     )
 
 
 def test_kinds_are_told_apart():
     specs = [tree_structure(t) for t in ([1], (1,), {"a": 1}, {"b": 1}, deque([1]), deque([1], 2), 1, [1, 2])]
     assert all((a == b) == (i == j) for i, a in enumerate(specs) for j, b in enumerate(specs))
-    kept = tree_map(str, defaultdict(set, a=1))
-    assert kept == {"a": "1"} and kept["new"] == set()
+    mapped = tree_map(str, defaultdict(set, a=1))
+    assert mapped == {"a": "1"} and mapped["new"] == set()
     assert tree_map(str, deque([1, 2], maxlen=2)).maxlen == 2
 
 
 def test_named_results_and_sizes_are_nodes():
-    found = flambeau.tensor([3.0, 1.0]).sort()
-    doubled = tree_map(lambda x: x * 2, found)
-    assert type(doubled) is type(found) and doubled.values.tolist() == [2.0, 6.0]
+    result = flambeau.tensor([3.0, 1.0]).sort()
+    doubled = tree_map(lambda x: x * 2, result)
+    assert type(doubled) is type(result) and doubled.values.tolist() == [2.0, 6.0]
     now = time.gmtime(0)
     assert tree_leaves(now) == [now]  # of Python's own, not of an operation
     size = flambeau.Size((2, 3))
@@ -390,10 +390,10 @@ def test_descriptions_made_by_hand():
 
 def test_beginnings_of_trees_are_spread():
     spec = tree_structure([1, [2, 3]])
-    spread = pytree._broadcast_to_and_flatten
-    assert spread(1, spec) == [1, 1, 1]
-    assert spread([1, 2], spec) == [1, 2, 2]
-    assert spread([1, 2, 3], spec) is None and spread({"a": 1}, spec) is None
+    broadcast = pytree._broadcast_to_and_flatten
+    assert broadcast(1, spec) == [1, 1, 1]
+    assert broadcast([1, 2], spec) == [1, 2, 2]
+    assert broadcast([1, 2, 3], spec) is None and broadcast({"a": 1}, spec) is None
     assert pytree.arg_tree_leaves(1, [2], x={"y": 3}) == [1, 2, 3]
     assert pytree.map_only((int, str))(lambda x: x * 2)("a") == "aa"
     assert pytree.map_only(int)(lambda x: x * 2)("a") == "a"

@@ -93,10 +93,10 @@ FUNCTIONS = (products, normed, attended, random, written, several, convolved)
 
 def gradients(function, given, **options):
     flambeau.manual_seed(7)
-    found = function(*given) if not options else checkpoint(function, *given, use_reentrant=False, **options)
+    result = function(*given) if not options else checkpoint(function, *given, use_reentrant=False, **options)
     after_forward = flambeau.rand(2).tolist()
-    grads = flambeau.autograd.grad(found.square().sum(), given)
-    return [found.tolist(), after_forward, *(g.tolist() for g in grads), flambeau.rand(2).tolist()]
+    grads = flambeau.autograd.grad(result.square().sum(), given)
+    return [result.tolist(), after_forward, *(g.tolist() for g in grads), flambeau.rand(2).tolist()]
 
 
 def selecting(policy, **options):
@@ -149,13 +149,13 @@ def test_what_is_kept_does_not_run_again(policy):
 def test_a_list_keeps_what_it_names():
     given = leaves((6, 4), (4, 4), (4,))
     ran = {}
-    for kept in (
+    for ops in (
         [],
         [ATEN.mm.default],
         [ATEN.addmm.default],
         [ATEN.mm.default, ATEN.addmm.default, ATEN.tanh.default],
     ):
-        first, second = create_selective_checkpoint_contexts(list(kept))
+        first, second = create_selective_checkpoint_contexts(list(ops))
         seen = Calls()
 
         @contextlib.contextmanager
@@ -166,12 +166,12 @@ def test_a_list_keeps_what_it_names():
         pair = functools.partial(lambda *both: both, first, around())
         out = checkpoint(products, *given, use_reentrant=False, context_fn=pair, early_stop=False)
         flambeau.autograd.grad(out.sum(), given)
-        ran[len(kept), *(op.__name__ for op in kept)] = seen.names
-    everything, products_kept, layer_kept, all_kept = ran.values()
+        ran[len(ops), *(op.__name__ for op in ops)] = seen.names
+    everything, mm_saved, addmm_saved, all_saved = ran.values()
     assert {"matmul", "mm", "linear", "tanh", "sigmoid"} <= set(everything)
-    assert not {"matmul", "mm"} & set(products_kept) and {"linear", "tanh", "sigmoid"} <= set(products_kept)
-    assert {"matmul", "mm", "tanh"} <= set(layer_kept) and "linear" not in layer_kept
-    assert not {"matmul", "mm", "linear", "tanh"} & set(all_kept) and "sigmoid" in all_kept
+    assert not {"matmul", "mm"} & set(mm_saved) and {"linear", "tanh", "sigmoid"} <= set(mm_saved)
+    assert {"matmul", "mm", "tanh"} <= set(addmm_saved) and "linear" not in addmm_saved
+    assert not {"matmul", "mm", "linear", "tanh"} & set(all_saved) and "sigmoid" in all_saved
 
 
 def test_what_a_policy_is_given():
@@ -208,25 +208,25 @@ def test_layers_with_a_policy_that_counts():
         nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2)
     )
     x = flambeau.randn(5, 4)
-    found = []
+    results = []
     for options in ({}, {"use_reentrant": False, "context_fn": selecting(policy)}):
         net.zero_grad()
         flambeau.manual_seed(1)
         (net(x) if not options else checkpoint(net, x, **options)).sum().backward()
-        found.append([p.grad.tolist() for p in net.parameters()])
-    assert found[0] == found[1]
+        results.append([p.grad.tolist() for p in net.parameters()])
+    assert results[0] == results[1]
 
 
 def test_in_mixed_precision_and_nested():
     x, w, b = leaves((6, 4), (4, 4), (4,))
     x, w, b = [t.detach().float().requires_grad_() for t in (x, w, b)]
-    kept = selecting([ATEN.mm.default])
-    inner = lambda x, w, b: checkpoint(products, x, w, b, use_reentrant=False, context_fn=kept) * (x @ w)
-    for outer in (inner, lambda *given: checkpoint(inner, *given, use_reentrant=False, context_fn=kept)):
+    contexts = selecting([ATEN.mm.default])
+    inner = lambda x, w, b: checkpoint(products, x, w, b, use_reentrant=False, context_fn=contexts) * (x @ w)
+    for outer in (inner, lambda *given: checkpoint(inner, *given, use_reentrant=False, context_fn=contexts)):
         with flambeau.autocast("cpu", dtype=flambeau.bfloat16):
             wanted = flambeau.autograd.grad((products(x, w, b) * (x @ w)).float().sum(), (x, w, b))
-            found = flambeau.autograd.grad(outer(x, w, b).float().sum(), (x, w, b))
-        assert all(flambeau.equal(p, q) for p, q in zip(wanted, found))
+            actual = flambeau.autograd.grad(outer(x, w, b).float().sum(), (x, w, b))
+        assert all(flambeau.equal(p, q) for p, q in zip(wanted, actual))
 
 
 def test_only_once():
@@ -250,14 +250,14 @@ def test_several_passes_of_one_group():
     for grouped in (True, False):
         count.clear()
         first, second = checkpoint(function, *given, use_reentrant=False, early_stop=False)
-        found = []
+        results = []
         with module.GraphExecGroup() if grouped else flambeau.enable_grad():
             for y in (first, second):
-                found.append(
+                results.append(
                     flambeau.autograd.grad(y.sum(), given, retain_graph=True, materialize_grads=True)
                 )
         assert len(count) == (2 if grouped else 3)
-        assert all(flambeau.allclose(a, p + q) for a, p, q in zip(wanted, *found))
+        assert all(flambeau.allclose(a, p + q) for a, p, q in zip(wanted, *results))
     with module.GraphExecGroup(), pytest.raises(RuntimeError, match="cannot be nested"):
         module.GraphExecGroup().__enter__()
 
@@ -269,8 +269,8 @@ def test_a_result_that_was_written_to():
         return y.sin()
 
     given = leaves((6, 4), (4, 4), (4,))
-    kept = [ATEN.mm.default]
-    out = checkpoint(function, *given, use_reentrant=False, context_fn=selecting(kept))
+    ops = [ATEN.mm.default]
+    out = checkpoint(function, *given, use_reentrant=False, context_fn=selecting(ops))
     with pytest.raises(RuntimeError, match="cached during selective activation checkpoint has been mutated"):
         out.sum().backward()
 
@@ -335,18 +335,18 @@ def test_operations_of_programs():
     double.register_autograd(lambda ctx, grad: grad * 2)
     x = leaves((3,))[0]
     op = flambeau.ops.selective.double.default
-    for kept, times in (([op], 1), ([], 2)):
+    for ops, times in (([op], 1), ([], 2)):
         ran.clear()
         out = checkpoint(
             lambda x: double(x).sin().exp(),
             x,
             use_reentrant=False,
-            context_fn=selecting(kept),
+            context_fn=selecting(ops),
             early_stop=False,
         )
-        (found,) = flambeau.autograd.grad(out.sum(), x)
+        (result,) = flambeau.autograd.grad(out.sum(), x)
         assert len(ran) == times
-        assert flambeau.allclose(found, 2 * (2 * x).cos() * (2 * x).sin().exp())
+        assert flambeau.allclose(result, 2 * (2 * x).cos() * (2 * x).sin().exp())
 
 
 def test_nothing_is_held_afterwards():
@@ -369,8 +369,8 @@ def test_in_inference_nothing_is_kept():
     x, w, b = leaves((6, 4), (4, 4), (4,))
     policy = lambda ctx, op, *args, **kwargs: True
     with flambeau.no_grad():
-        found = checkpoint(products, x, w, b, use_reentrant=False, context_fn=selecting(policy))
-    assert not found.requires_grad and flambeau.equal(found, products(x, w, b).detach())
+        result = checkpoint(products, x, w, b, use_reentrant=False, context_fn=selecting(policy))
+    assert not result.requires_grad and flambeau.equal(result, products(x, w, b).detach())
 
 
 # --- the other names ------------------------------
@@ -411,8 +411,8 @@ def test_device_states_and_types():
 
 def test_helpers_of_the_reentrant_way():
     x = leaves((3,))[0]
-    found = module.detach_variable((x * 2, x.detach(), 5))
-    assert [getattr(y, "requires_grad", y) for y in found] == [True, False, 5] and found[0].is_leaf
+    result = module.detach_variable((x * 2, x.detach(), 5))
+    assert [getattr(y, "requires_grad", y) for y in result] == [True, False, 5] and result[0].is_leaf
     with pytest.raises(RuntimeError, match="Only tuple of tensors is supported"):
         module.detach_variable([x])
     with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):

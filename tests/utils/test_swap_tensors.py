@@ -184,10 +184,10 @@ def test_load_state_dict(assign):
     with flambeau.no_grad():
         other.weight.fill_(2.5)
         other.running_mean.fill_(7)
-    kept = dict(model.named_parameters()) | dict(model.named_buffers())
+    saved = dict(model.named_parameters()) | dict(model.named_buffers())
     model.load_state_dict(other.state_dict(), assign=assign)
     for name, t in (dict(model.named_parameters()) | dict(model.named_buffers())).items():
-        assert t is kept[name]
+        assert t is saved[name]
         assert t.tolist() == other.state_dict()[name].tolist()
     assert model.weight.dtype is (flambeau.float64 if assign else flambeau.float32)
     assert isinstance(model.weight, nn.Parameter) and model.weight.requires_grad

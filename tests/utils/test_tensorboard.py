@@ -97,9 +97,9 @@ def test_tensors(writer):
 def counted(histogram):
     """(limit, limit, count) of each bucket that is not empty."""
     limits = histogram.bucket_limit
-    found = [(limits[k - 1], limits[k], n) for k, n in enumerate(histogram.bucket) if n]
+    results = [(limits[k - 1], limits[k], n) for k, n in enumerate(histogram.bucket) if n]
     assert histogram.bucket[0] == 0  # so that each bucket has a lower limit
-    return found
+    return results
 
 
 @pytest.mark.parametrize("bins", ["tensorflow", "auto", 7, [-4.0, 0.0, 1.0, 4.0]])
@@ -112,9 +112,9 @@ def test_histograms(writer, bins):
     assert event.step == 4 and histogram.num == 300
     assert (histogram.min, histogram.max) == (array.min(), array.max())
     assert numpy.allclose([histogram.sum, histogram.sum_squares], [array.sum(), (array**2).sum()])
-    found = counted(histogram)
-    assert sum(n for *_, n in found) == 300
-    for low, high, n in found:
+    result = counted(histogram)
+    assert sum(n for *_, n in result) == 300
+    for low, high, n in result:
         assert n == ((array >= low) & ((array < high) | (array == high) & (high == array.max()))).sum()
 
 
@@ -303,9 +303,9 @@ def test_meshes(writer):
     with pytest.raises(ValueError, match=r"a part of shape \(4, 3\)"):
         writer.add_mesh("m", points[0])
     events = read(writer)
-    found = {tag: make_ndarray(events.Tensors(tag)[0].tensor_proto) for tag in events.Tags()["tensors"]}
-    assert (found["m_VERTEX"] == points.numpy()).all() and (found["m_FACE"] == faces.numpy()).all()
-    assert (found["m_COLOR"] == (points * 255).int().numpy()).all()
+    results = {tag: make_ndarray(events.Tensors(tag)[0].tensor_proto) for tag in events.Tags()["tensors"]}
+    assert (results["m_VERTEX"] == points.numpy()).all() and (results["m_FACE"] == faces.numpy()).all()
+    assert (results["m_COLOR"] == (points * 255).int().numpy()).all()
 
 
 def test_hyperparameters(writer, tmp_path):

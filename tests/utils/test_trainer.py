@@ -166,11 +166,11 @@ def test_set_epoch_is_called():
 
 def test_another_thread_trains():
     """Signals are the main thread's; a run elsewhere leaves them alone."""
-    found = []
-    thread = threading.Thread(target=lambda: found.append(make().run(1)))
+    results = []
+    thread = threading.Thread(target=lambda: results.append(make().run(1)))
     thread.start()
     thread.join()
-    assert len(found[0]) == 1
+    assert len(results[0]) == 1
 
 
 # --- metrics ------------------------------------------------------------------------------------
@@ -372,7 +372,7 @@ def test_tensorboard(tmp_path):
         def batch(self, count, *_):
             raise KeyboardInterrupt
 
-    found = []
+    results = []
     for folder in (tmp_path / "whole", tmp_path / "interrupted"):
         options = {"folder": folder, "save_every": (3, "iteration"), "validation": DataLoader(data(), 5)}
         trainer = make(**options)
@@ -385,14 +385,14 @@ def test_tensorboard(tmp_path):
             trainer.register_plugin(TensorBoard())
         trainer.run(3, resume=True)
         events = EventAccumulator(str(folder / "events"), size_guidance={"scalars": 0}).Reload()
-        found.append(
+        results.append(
             {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
         )
-    assert found[0] == found[1]
-    assert set(found[0]) == {"loss", "lr/0", "epoch/loss", "epoch/val_loss", "epoch/lr"}
-    assert [step for step, _ in found[0]["loss"]] == list(range(1, 13))
-    assert [step for step, _ in found[0]["epoch/loss"]] == [4, 8, 12]
-    assert found[0]["epoch/loss"][2][1] == numpy.float32(trainer.history[2]["loss"])
+    assert results[0] == results[1]
+    assert set(results[0]) == {"loss", "lr/0", "epoch/loss", "epoch/val_loss", "epoch/lr"}
+    assert [step for step, _ in results[0]["loss"]] == list(range(1, 13))
+    assert [step for step, _ in results[0]["epoch/loss"]] == [4, 8, 12]
+    assert results[0]["epoch/loss"][2][1] == numpy.float32(trainer.history[2]["loss"])
 
 
 @pytest.mark.parametrize(

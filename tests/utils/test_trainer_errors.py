@@ -285,10 +285,10 @@ def test_resuming_another_run(tmp_path, started, said):
     make(tmp_path).run(1)
     before = (tmp_path / "last.pt").read_bytes()
     trainer = started(tmp_path)
-    kept = weights(trainer.model)
+    saved = weights(trainer.model)
     with pytest.raises(ValueError, match=said):
         trainer.run(2, resume=True)
-    assert all((a == b).all() for a, b in zip(weights(trainer.model), kept)) and trainer.history == []
+    assert all((a == b).all() for a, b in zip(weights(trainer.model), saved)) and trainer.history == []
     assert (tmp_path / "last.pt").read_bytes() == before
 
 

@@ -310,10 +310,10 @@ def test_best_checkpoint(tmp_path):
     trainer = whole(tmp_path)
     best = min(trainer.history, key=lambda figures: figures["val_loss"])
     assert trainer.best == best
-    kept = make(None)
-    kept.load(tmp_path / "whole" / "best.pt")
-    assert kept.epoch == best["epoch"] and kept.best == best
-    assert kept.history == trainer.history[: best["epoch"]]
+    best_trainer = make(None)
+    best_trainer.load(tmp_path / "whole" / "best.pt")
+    assert best_trainer.epoch == best["epoch"] and best_trainer.best == best
+    assert best_trainer.history == trainer.history[: best["epoch"]]
 
 
 def traced(run, at, action):

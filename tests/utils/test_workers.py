@@ -162,14 +162,14 @@ def test_batches_belong_to_who_holds_them(worker_type):
         num_workers=2,
         worker_type=worker_type,
     )
-    kept = []
+    parts = []
     for k, batch in enumerate(loader):
         if k % 3 == 0:
-            kept.append((k, batch[0, 5:9]))
+            parts.append((k, batch[0, 5:9]))
         if k % 3 == 1:
-            kept.append((k, batch.numpy()[0]))
+            parts.append((k, batch.numpy()[0]))
         batch += 0.5
-    for k, part in kept:
+    for k, part in parts:
         assert set(part.tolist()) == {2 * k + 0.5}
 
 
@@ -218,9 +218,9 @@ def test_memory_in_use_is_not_written_after_a_fork():
 def test_many_batches_are_kept_without_descriptors():
     loader = DataLoader(Samples(100, lambda i: flambeau.full((5000,), i)), num_workers=1)
     before = len(os.listdir("/proc/self/fd"))
-    kept = list(loader)
+    batches = list(loader)
     assert len(os.listdir("/proc/self/fd")) == before
-    assert [batch[0, -1].item() for batch in kept] == list(range(100))
+    assert [batch[0, -1].item() for batch in batches] == list(range(100))
 
 
 def test_blocks_where_the_system_has_neither_memfd_nor_fallocate(monkeypatch, tmp_path):
@@ -286,12 +286,12 @@ def test_batches_are_pinned_by_a_thread(worker_type, persistent, monkeypatch):
     )
     for _ in range(2):
         batches = iter(loader)
-        found = [next(batches) for _ in range(3)]
+        results = [next(batches) for _ in range(3)]
         with pytest.raises(MemoryError, match="no pages"):
             next(batches)
-        found += batches
-        assert [x.i for x in found] == [0, 1, 2, 4, 5]
-        assert all(x.thread.startswith("flambeau-data-pin") for x in found)
+        results += batches
+        assert [x.i for x in results] == [0, 1, 2, 4, 5]
+        assert all(x.thread.startswith("flambeau-data-pin") for x in results)
     next(iter(loader))
 
 
@@ -312,11 +312,11 @@ def test_what_a_worker_knows(worker_type):
         ]
 
     loader = DataLoader(Samples(4, seen), batch_size=None, num_workers=2, worker_type=worker_type)
-    found = list(loader)
-    seed = found[0][2]
-    assert [x[:4] for x in found] == [[i % 2, 2, seed + i % 2, 4] for i in range(4)]
-    assert {x[4] for x in found} == {"thread" if worker_type == "thread" else "multiprocessing"}
-    assert worker_type == "thread" or {x[5] for x in found} == {1}
+    results = list(loader)
+    seed = results[0][2]
+    assert [x[:4] for x in results] == [[i % 2, 2, seed + i % 2, 4] for i in range(4)]
+    assert {x[4] for x in results} == {"thread" if worker_type == "thread" else "multiprocessing"}
+    assert worker_type == "thread" or {x[5] for x in results} == {1}
     assert get_worker_info() is None
 
 
@@ -373,13 +373,13 @@ def test_in_any_order(worker_type):
     loader = DataLoader(
         Samples(9, sample), batch_size=None, num_workers=2, in_order=False, worker_type=worker_type
     )
-    found = []
+    results = []
     for i in loader:
-        found.append(i)
-        if len(found) == 4:
+        results.append(i)
+        if len(results) == 4:
             os.write(writes, b"x")
     os.close(reads), os.close(writes)
-    assert 0 not in found[:4] and sorted(found) == list(range(9))
+    assert 0 not in results[:4] and sorted(results) == list(range(9))
 
 
 # --- seeds ------------------------------
@@ -524,13 +524,13 @@ def test_errors_in_a_sampler_come_after_the_batches_before(worker_type):
         yield from [0, 1, 2]
         raise LookupError("lost the way")
 
-    found = []
+    results = []
     with pytest.raises(LookupError, match="lost the way"):
         for i in DataLoader(
             Samples(9, int), sampler=sampler(), batch_size=None, num_workers=2, worker_type=worker_type
         ):
-            found.append(i)
-    assert found == [0, 1, 2]
+            results.append(i)
+    assert results == [0, 1, 2]
 
 
 def test_what_cannot_be_pickled_is_an_error_in_its_turn():
@@ -655,13 +655,15 @@ def test_a_hanging_worker(worker_type, in_order):
         in_order=in_order,
     )
     batches = iter(loader)
-    found = []
+    results = []
     with pytest.raises(RuntimeError, match=r"timed out after 0.3 seconds: .*worker 1 \((pid|thread)"):
         while True:
-            found.append(next(batches))
+            results.append(next(batches))
     os.write(writes, b"x")
-    found += [next(batches) for _ in range(4 - len(found))]  # it waits no longer than asked, and can go on
-    assert sorted(found) == [0, 1, 2, 3]
+    results += [
+        next(batches) for _ in range(4 - len(results))
+    ]  # it waits no longer than asked, and can go on
+    assert sorted(results) == [0, 1, 2, 3]
     del batches
     os.close(reads), os.close(writes)
 
@@ -715,11 +717,11 @@ def test_persistent_workers_serve_one_iteration_at_a_time():
 @BOTH
 def test_in_a_thread_and_from_several(worker_type):
     loader = DataLoader(Samples(10, int), batch_size=None, num_workers=2, worker_type=worker_type)
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(list(loader))) for _ in range(3)]
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(list(loader))) for _ in range(3)]
     [t.start() for t in threads]
     [t.join(LONG) for t in threads]
-    assert found == [list(range(10))] * 3
+    assert results == [list(range(10))] * 3
 
 
 def test_a_fork_cannot_use_the_iterator_and_does_not_end_it():

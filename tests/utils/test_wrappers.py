@@ -219,18 +219,18 @@ def of_samples():
 
 
 def arguments(text, wrap):
-    operands, kept = Operands(), []
+    operands, wrapped = Operands(), []
 
     def made(x):
         if not isinstance(x, flambeau.Tensor):
             return x
         if x.is_floating_point() and x.dtype.itemsize >= 4:
             x = wrap(x.detach().clone())
-            kept.append(x)
+            wrapped.append(x)
         return x
 
     args, kwargs = eval(f"function({text})", {"function": lambda *args, **kwargs: (args, kwargs)}, operands)
-    return tree_map(made, list(args)), tree_map(made, kwargs), kept
+    return tree_map(made, list(args)), tree_map(made, kwargs), wrapped
 
 
 def test_every_operation_gives_the_values_and_gradients_of_what_is_inside():
@@ -238,19 +238,21 @@ def test_every_operation_gives_the_values_and_gradients_of_what_is_inside():
     for entry, text in of_samples():
         results = []
         for wrap in (lambda x: x.requires_grad_(), lambda x: Logging(x, requires_grad=True)):
-            args, kwargs, kept = arguments(text, wrap)
+            args, kwargs, all_wrapped = arguments(text, wrap)
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     flambeau.manual_seed(0)
-                    found = [t for t in tensors_in(entry.function(*args, **kwargs))]
-                    values = [numbers(t) for t in found]
+                    collected = [t for t in tensors_in(entry.function(*args, **kwargs))]
+                    values = [numbers(t) for t in collected]
                     total = sum(
-                        t.abs().sum() if t.is_complex() else t.sum() for t in found if t.requires_grad
+                        t.abs().sum() if t.is_complex() else t.sum() for t in collected if t.requires_grad
                     )
                     if isinstance(total, flambeau.Tensor):
                         total.backward()
-                    results.append((values, [None if t.grad is None else numbers(t.grad) for t in kept]))
+                    results.append(
+                        (values, [None if t.grad is None else numbers(t.grad) for t in all_wrapped])
+                    )
             except Exception as error:
                 results.append(error)
         (plain, wrapped) = results
@@ -287,8 +289,8 @@ def test_writes_in_place():
     with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
         x.add_(1)
     y = x * 2
-    kept = y
-    assert y.mul_(3) is kept and y.elem.tolist() == [6.0] * 3
+    same = y
+    assert y.mul_(3) is same and y.elem.tolist() == [6.0] * 3
     y.sum().backward()
     assert x.grad.elem.tolist() == [6.0] * 3
     y = x.exp()
@@ -314,14 +316,16 @@ def test_two_tensors_train_a_layer():
     flambeau.manual_seed(0)
     a, b = flambeau.randn(4, 3), flambeau.randn(4, 3)
     layer = nn.Linear(3, 2)
-    found = layer(Two(a, b))
-    assert type(found) is Two
-    np.testing.assert_allclose(found.a.detach().numpy(), layer(a).detach().numpy(), rtol=1e-6)
-    np.testing.assert_allclose(found.b.detach().numpy(), layer(b).detach().numpy(), rtol=1e-6)
-    assert is_traceable_wrapper_subclass(found)
-    names, meta = found.__tensor_flatten__()
-    back = Two.__tensor_unflatten__({n: getattr(found, n) for n in names}, meta, found.shape, found.stride())
-    assert back.shape == found.shape and back.a is not None
+    result = layer(Two(a, b))
+    assert type(result) is Two
+    np.testing.assert_allclose(result.a.detach().numpy(), layer(a).detach().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(result.b.detach().numpy(), layer(b).detach().numpy(), rtol=1e-6)
+    assert is_traceable_wrapper_subclass(result)
+    names, meta = result.__tensor_flatten__()
+    back = Two.__tensor_unflatten__(
+        {n: getattr(result, n) for n in names}, meta, result.shape, result.stride()
+    )
+    assert back.shape == result.shape and back.a is not None
     x, y = Two(a, b).requires_grad_(), (a.clone().requires_grad_(), b.clone().requires_grad_())
     flambeau.softmax(x @ flambeau.ones(3, 2), 1)[:, 0].log().sum().backward()
     for t, part in zip(y, "ab"):
@@ -341,9 +345,9 @@ def test_a_quantized_weight_in_a_layer():
         and "weight" in dict(layer.named_parameters())
     )
     x = flambeau.ones(2, 5, requires_grad=True)
-    found = layer(x)
-    np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), rtol=1e-6)
-    found.sum().backward()
+    actual = layer(x)
+    np.testing.assert_allclose(actual.detach().numpy(), wanted.detach().numpy(), rtol=1e-6)
+    actual.sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), weight.dequantize().sum(0).expand(2, 5).numpy(), rtol=1e-5)
     with pytest.raises(NotImplementedError, match="Quantized dispatch"):
         weight.exp()

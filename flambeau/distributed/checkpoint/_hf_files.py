@@ -108,19 +108,21 @@ def consolidate(folder: str, into: str, file_of: Mapping[str, int]) -> None:
     files: dict[str, str] = {}
     nbytes = 0
     for number in sorted(numbers):
-        whole = {name: _whole(name, tensors[name], places) for name in tensors if file_of[name] == number}
-        nbytes += sum(tensor.nbytes for tensor in whole.values())
+        full = {
+            name: _full_tensor(name, tensors[name], places) for name in tensors if file_of[name] == number
+        }
+        nbytes += sum(tensor.nbytes for tensor in full.values())
         name_of_file = file_name(number, count)
-        header, ordered = _header(whole, {"format": "pt"})
+        header, ordered = _header(full, {"format": "pt"})
         with replacing(os.path.join(into, name_of_file), fsync=True) as stream:
             stream.write(header)
             for tensor in ordered:
                 stream.write(_bytes(tensor))
-        files |= dict.fromkeys(whole, name_of_file)
+        files |= dict.fromkeys(full, name_of_file)
     write_index(os.path.join(into, INDEX), files, nbytes)
 
 
-def _whole(name: str, item: TensorStorageMetadata, places: Mapping[Any, str]) -> Tensor:
+def _full_tensor(name: str, item: TensorStorageMetadata, places: Mapping[Any, str]) -> Tensor:
     _check_complete(name, item)
     made = empty(item.size, dtype=item.properties.dtype)
     _check_fits(name, item, made)

@@ -213,7 +213,7 @@ def _check_tensor(name: str, item: TensorStorageMetadata) -> None:
         offsets, sizes = _attribute(chunk, "offsets"), _attribute(chunk, "sizes")
         fits = _is(offsets, Size) and _is(sizes, Size) and len(offsets) == len(sizes) == len(size)
         require(fits, f"a chunk of {short(name)} has other dimensions than the tensor")
-        within = all(begin + n <= whole for begin, n, whole in zip(offsets, sizes, size))
+        within = all(begin + n <= length for begin, n, length in zip(offsets, sizes, size))
         require(within, f"a chunk of {short(name)} lies outside of the tensor's size {list(size)}"[:300])
 
 

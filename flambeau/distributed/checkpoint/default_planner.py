@@ -127,11 +127,11 @@ class DefaultSavePlanner(SavePlanner):
         return plans, metadata
 
     def _with_those_of_the_last_save(self, all_plans: list[SavePlan]) -> list[SavePlan]:
-        known = self._received
+        previous = self._received
         if not all(plan.usable for plan in all_plans):
-            if known is None or len(known) != len(all_plans):
+            if previous is None or len(previous) != len(all_plans):
                 raise ValueError("the coordinator has no plans of a last save; use one planner on every rank")
-            all_plans = [new if new.usable else old for new, old in zip(all_plans, known)]
+            all_plans = [new if new.usable else old for new, old in zip(all_plans, previous)]
         self._pending = all_plans
         return all_plans
 

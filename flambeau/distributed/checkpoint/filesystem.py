@@ -396,8 +396,8 @@ def _host_tensor(planner: SavePlanner, item: WriteItem) -> Tensor:
             f"{type(planner).__name__}.resolve_data: {item.index.fqn!r} is no tensor but {type(result).__name__}"
         )
     tensor = result.detach().cpu()
-    whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.dtype.itemsize
-    return tensor if whole else tensor.clone()
+    owns_storage = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.dtype.itemsize
+    return tensor if owns_storage else tensor.clone()
 
 
 def _write_item(stream: Any, planner: SavePlanner, name: str, item: WriteItem) -> WriteResult:

@@ -104,14 +104,14 @@ class BroadcastingTorchSaveReader(StorageReader):
 
         dtypes = ranks.reduce_scatter("read", wanted, compare)
         for name in names:
-            whole = result[name].contiguous() if ranks.is_coordinator else None
-            if whole is None:
-                whole = empty(planner.state_dict[name].size(), dtype=dtypes[name])
+            full = result[name].contiguous() if ranks.is_coordinator else None
+            if full is None:
+                full = empty(planner.state_dict[name].size(), dtype=dtypes[name])
             if ranks.group is not None:
-                broadcast(whole, group=ranks.group, group_src=self.coordinator_rank)
+                broadcast(full, group=ranks.group, group_src=self.coordinator_rank)
             for item in plan.items:
                 if item.dest_index.fqn == name:
-                    _copy_box(whole, item, planner)
+                    _copy_box(full, item, planner)
         done: Future[None] = Future()
         done.set_result(None)
         return done
@@ -221,11 +221,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("mode", choices=["torch_to_dcp", "dcp_to_torch"])
     parser.add_argument("src")
     parser.add_argument("dst")
-    given = parser.parse_args(arguments)
-    there = os.path.isfile if given.mode == "torch_to_dcp" else os.path.isdir
-    if not there(given.src):
-        raise SystemExit(f"no checkpoint found at {given.src}")
-    (torch_save_to_dcp if given.mode == "torch_to_dcp" else dcp_to_torch_save)(given.src, given.dst)
+    options = parser.parse_args(arguments)
+    there = os.path.isfile if options.mode == "torch_to_dcp" else os.path.isdir
+    if not there(options.src):
+        raise SystemExit(f"no checkpoint found at {options.src}")
+    (torch_save_to_dcp if options.mode == "torch_to_dcp" else dcp_to_torch_save)(options.src, options.dst)
 
 
 if __name__ == "__main__":

@@ -67,5 +67,5 @@ def outside(size: Sequence[int], chunk: ChunkStorageMetadata) -> bool:
     if not len(size) == len(chunk.offsets) == len(chunk.sizes):
         return True
     return any(
-        begin < 0 or n < 0 or begin + n > whole for whole, begin, n in zip(size, chunk.offsets, chunk.sizes)
+        begin < 0 or n < 0 or begin + n > length for length, begin, n in zip(size, chunk.offsets, chunk.sizes)
     )

@@ -383,15 +383,15 @@ def set_model_state_dict(
 @no_grad()
 def _set_model(info: _Model, state: Mapping[str, Any]) -> Any:
     model, options = info.model, info.options
-    given = dict(_from_rank0(state)) if options.broadcast_from_rank0 else dict(state)
+    tensors = dict(_from_rank0(state)) if options.broadcast_from_rank0 else dict(state)
     if info.wrappers:
         with info.settings():
-            return model.load_state_dict(given, strict=options.strict)
+            return model.load_state_dict(tensors, strict=options.strict)
     on_meta = any(t.device.type == "meta" for t in (*model.parameters(), *model.buffers()))
     own = model.state_dict()
     loaded = {}
     names = {info.clean(name): name for name in own}
-    for name, value in given.items():
+    for name, value in tensors.items():
         place = names.get(name, name)
         loaded[place] = _like(own.get(place), value)
     together = _shared(model) if on_meta else []
@@ -502,21 +502,21 @@ def _set_optimizers(info: _Model, optimizers: list[Any], state: Mapping[str, Any
         state = _from_rank0(state)
     for optimizer in optimizers:
         make_state(optimizer)
-        whole = state if "state" in state else _unflattened(info, optimizer, state)
-        _set_one(info, optimizer, _part_of(info, optimizer, whole))
+        full = state if "state" in state else _unflattened(info, optimizer, state)
+        _set_one(info, optimizer, _part_of(info, optimizer, full))
 
 
 def _part_of(info: _Model, optimizer: Any, state: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a state by names that is one optimiser's, with groups in its order."""
-    given = state["state"]
+    states = state["state"]
     trained = {info.names[id(p)] for p in info.model.parameters() if p.requires_grad and id(p) in info.names}
     stateful = any(optimizer.state.values())
     result: dict[str, Any] = {}
     groups = []
     for names in _names_of_groups(info, optimizer):
         for name in names:
-            if name in given:
-                result[name] = given[name]
+            if name in states:
+                result[name] = states[name]
             elif info.options.strict and stateful and name in trained:
                 raise RuntimeError(
                     f"Missing optimizer state for parameter '{name}' in checkpoint. The parameter requires gradients but has no saved "

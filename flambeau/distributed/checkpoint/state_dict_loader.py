@@ -130,11 +130,11 @@ def _load(collect: Any, reader: StorageReader, ranks: _DistWrapper, planner: Loa
     made = DefaultLoadPlanner() if planner is None else planner
 
     def local_plan() -> LoadPlan:
-        metadata, whole = _metadata(reader, ranks.rank)
+        metadata, is_shared = _metadata(reader, ranks.rank)
         made.set_up_planner(collect(), metadata, ranks.is_coordinator)
         if "kwargs" in inspect.signature(reader.set_up_storage_reader).parameters:
             reader.set_up_storage_reader(
-                metadata, ranks.is_coordinator, rank=ranks.rank, use_collectives=whole
+                metadata, ranks.is_coordinator, rank=ranks.rank, use_collectives=is_shared
             )
         else:
             reader.set_up_storage_reader(metadata, ranks.is_coordinator)

@@ -42,10 +42,10 @@ class MetricHandler(abc.ABC):
         TypeError: of a class without `emit`
 
     >>> from flambeau.distributed.elastic import metrics
-    >>> class Kept(metrics.MetricHandler):
+    >>> class Recorder(metrics.MetricHandler):
     ...     def emit(self, metric_data):
     ...         print(metric_data.name, metric_data.value)
-    >>> metrics.configure(Kept(), "train")
+    >>> metrics.configure(Recorder(), "train")
     >>> metrics.put_metric("steps", 3, "train")
     steps 3
     """

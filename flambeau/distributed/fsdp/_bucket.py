@@ -28,7 +28,7 @@ class Slot:
         self.sharded: Any = (
             None  # a parameter over the process's shard; None where the bucket has one for all
         )
-        self.whole: Any = None  # the leaf that the forward pass uses; its memory comes and goes
+        self.unsharded: Any = None  # the leaf that the forward pass uses; its memory comes and goes
         self.shown: Any = None  # what modules hold of it: the leaf, or a DTensor over it
         self.held: Tensor | None = (
             None  # gradients of passes that were not reduced, in the dtype of reductions
@@ -54,13 +54,13 @@ class Slot:
         """Let modules hold the leaf as an attribute that is no parameter."""
         for module, attribute in self.modules():
             module._parameters.pop(attribute, None)
-            module.__dict__[attribute] = self.whole
+            module.__dict__[attribute] = self.unsharded
 
     def expose(self) -> None:
         """Let modules hold the leaf as a parameter that is no attribute of its own."""
         for module, attribute in self.modules():
             module.__dict__.pop(attribute, None)
-            module._parameters[attribute] = self.whole
+            module._parameters[attribute] = self.unsharded
 
 
 class Sharded:
@@ -73,9 +73,9 @@ class Sharded:
         parameter.data = local
         return parameter
 
-    def whole(self, slot: Slot) -> Any:
+    def unsharded(self, slot: Slot) -> Any:
         """What modules hold of the gathered leaf."""
-        return slot.whole
+        return slot.unsharded
 
     def local(self, parameter: Any) -> Tensor:
         """The tensor of this process in such a parameter."""
@@ -155,8 +155,8 @@ class Bucket:
                 piece = self.layout.shard(self.row, slot.region, self.rank)
                 if self.device.type != "meta":
                     piece.copy_(self.layout.slice_of(slot.original.detach(), slot.region, self.rank))
-                slot.whole = Parameter(empty(0, dtype=self.param_dtype), slot.requires_grad)
-                slot.whole.__dict__.update(slot.extra)
+                slot.unsharded = Parameter(empty(0, dtype=self.param_dtype), slot.requires_grad)
+                slot.unsharded.__dict__.update(slot.extra)
                 if self.kind is not None:
                     slot.sharded = self.kind.make(slot, piece)
                     slot.register(slot.sharded)
@@ -206,7 +206,7 @@ class Bucket:
         if self.param_dtype is self.dtype:
             self.param_dtype = dtype
             for slot in self.slots:
-                slot.whole.data = empty(0, dtype=dtype)
+                slot.unsharded.data = empty(0, dtype=dtype)
         self.full = None
         self.dtype, self.device = dtype, device
         self.row = zeros(self.layout.length, dtype=dtype, device=device)
@@ -241,7 +241,7 @@ class Bucket:
         if self.param_dtype is self.dtype:
             self.param_dtype = data.dtype
             for slot in self.slots:
-                slot.whole.data = empty(0, dtype=data.dtype)
+                slot.unsharded.data = empty(0, dtype=data.dtype)
         self.row, self.dtype, self.device, self.full = data, data.dtype, data.device, None
 
     # Whole parameters --------------------------------------------------------------------------------------------------------
@@ -300,11 +300,11 @@ class Bucket:
 
     def _point(self, full: Tensor) -> None:
         for slot in self.slots:
-            there = self.layout.whole(full, slot.region)
-            if slot.whole.data_ptr() != there.data_ptr() or slot.whole.shape != there.shape:
-                grad, slot.whole.grad = slot.whole.grad, None
-                slot.whole.data = there
-                slot.whole.grad = grad
+            there = self.layout.unsharded(full, slot.region)
+            if slot.unsharded.data_ptr() != there.data_ptr() or slot.unsharded.shape != there.shape:
+                grad, slot.unsharded.grad = slot.unsharded.grad, None
+                slot.unsharded.data = there
+                slot.unsharded.grad = grad
 
     def end_gather(self) -> None:
         """Wait for the others' rows, and let the modules hold the whole parameters."""
@@ -320,13 +320,13 @@ class Bucket:
         if self._exact is not None:
             self._point(self._exact)
 
-    def use_whole(self) -> None:
+    def use_unsharded(self) -> None:
         """Let the modules hold the whole parameters."""
         for slot in self.slots:
             if self.kind is not None:
-                if slot.whole.requires_grad != slot.sharded.requires_grad:
-                    slot.whole.requires_grad_(slot.sharded.requires_grad)
-                slot.shown = self.kind.whole(slot)
+                if slot.unsharded.requires_grad != slot.sharded.requires_grad:
+                    slot.unsharded.requires_grad_(slot.sharded.requires_grad)
+                slot.shown = self.kind.unsharded(slot)
                 slot.register(slot.shown)
 
     def current_dtype(self) -> Any:
@@ -367,14 +367,14 @@ class Bucket:
         gather = self._start_gather(vector.contiguous(), full, False)
         if gather.rows is not None:
             self.layout.unpack(gather.rows.view(self.n, -1), full, gather.begin)
-        return [self.layout.whole(full, slot.region) for slot in self.slots]
+        return [self.layout.unsharded(full, slot.region) for slot in self.slots]
 
     def write_back(self) -> None:
         """Copy this process's pieces of the whole parameters, which were written to, into its row."""
         with no_grad():
             for slot in self.slots:
                 piece = self.layout.shard(self.row, slot.region, self.rank)
-                value = self.layout.slice_of(slot.whole.detach(), slot.region, self.rank)
+                value = self.layout.slice_of(slot.unsharded.detach(), slot.region, self.rank)
                 if value.data_ptr() != piece.data_ptr() or value.dtype is not piece.dtype:
                     piece.data.copy_(value)
 
@@ -382,11 +382,11 @@ class Bucket:
     @property
     def is_trained(self) -> bool:
         """Whether a parameter of it wants a gradient."""
-        return any(slot.whole.requires_grad for slot in self.slots)
+        return any(slot.unsharded.requires_grad for slot in self.slots)
 
     def has_gradients(self) -> bool:
         """Whether the backward pass has left a gradient that is not reduced yet."""
-        return any(slot.whole.grad is not None or slot.held is not None for slot in self.slots)
+        return any(slot.unsharded.grad is not None or slot.held is not None for slot in self.slots)
 
     def hold(self) -> None:
         """Keep gradients for a later reduction, in its dtype."""
@@ -394,11 +394,11 @@ class Bucket:
         if dtype is None or dtype is self.param_dtype:
             return  # they stay where they are
         for slot in self.slots:
-            slot.held, slot.whole.grad = self._sum(slot, dtype), None
+            slot.held, slot.unsharded.grad = self._sum(slot, dtype), None
 
     @staticmethod
     def _sum(slot: Slot, dtype: Any) -> Tensor | None:
-        grad, held = slot.whole.grad, slot.held
+        grad, held = slot.unsharded.grad, slot.held
         if grad is None or held is None:
             return held if grad is None or held is not None else grad.to(dtype)
         return held.add_(grad.to(dtype))
@@ -419,8 +419,8 @@ class Bucket:
         used = []
         with no_grad():
             for slot in self.slots:
-                grad = slot.whole.grad if slot.held is None else self._sum(slot, dtype)
-                slot.whole.grad = slot.held = None
+                grad = slot.unsharded.grad if slot.held is None else self._sum(slot, dtype)
+                slot.unsharded.grad = slot.held = None
                 used.append(float(grad is not None))
                 self.layout.put(rows, slot.region, grad)
             if marks:

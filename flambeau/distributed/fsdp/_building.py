@@ -19,7 +19,7 @@ from .api import MixedPrecision, ShardingStrategy
 from .wrap import _Policy, _recursive_wrap, _wrap_each
 
 HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
-KEPT_AFTER_FORWARD = (
+NO_RESHARD_AFTER_FORWARD = (
     ShardingStrategy.SHARD_GRAD_OP,
     ShardingStrategy._HYBRID_SHARD_ZERO2,
     ShardingStrategy.NO_SHARD,
@@ -79,9 +79,9 @@ def groups_of(process_group: Any, strategy: ShardingStrategy, mesh: Any) -> tupl
 def _of_machines() -> tuple[Any, Any]:
     """Processes of one machine share parameters out; those of one number on all machines hold the same."""
     within, _ = new_subgroups()
-    whole, size = default_group(), within._size
-    numbered = [list(range(k, whole._size, size)) for k in range(size)]
-    across, _ = new_subgroups_by_enumeration([[whole._ranks[k] for k in ranks] for ranks in numbered])
+    world, size = default_group(), within._size
+    numbered = [list(range(k, world._size, size)) for k in range(size)]
+    across, _ = new_subgroups_by_enumeration([[world._ranks[k] for k in ranks] for ranks in numbered])
     return within, across
 
 
@@ -98,12 +98,12 @@ def ignored_in(
         raise ValueError(
             "Cannot pass both ignored_modules and ignored_states at the same time. Please just pass ignored_states."
         )
-    given = list(ignored_modules if ignored_modules is not None else ignored_states or ())
-    parameters = {each for each in given if isinstance(each, Parameter)}
-    modules = [each for each in given if isinstance(each, Module)]
-    if len(parameters) + len(modules) != len(given):
+    ignored = list(ignored_modules if ignored_modules is not None else ignored_states or ())
+    parameters = {each for each in ignored if isinstance(each, Parameter)}
+    modules = [each for each in ignored if isinstance(each, Module)]
+    if len(parameters) + len(modules) != len(ignored):
         raise TypeError(
-            f"FSDP: ignored modules and states must be nn.Module or nn.Parameter, got {[type(each) for each in given]}"
+            f"FSDP: ignored modules and states must be nn.Module or nn.Parameter, got {[type(each) for each in ignored]}"
         )
     if parameters and modules:
         raise ValueError("ignored_states expects all nn.Parameter or all nn.Module list elements")
@@ -159,8 +159,8 @@ def auto_wrap(
 def check_device(device_id: Any) -> None:
     """ValueError for a device that no group of processes reaches."""
     if device_id is not None:
-        given = Device("cuda", device_id) if isinstance(device_id, int) else Device(device_id)
-        if given.type != "cpu":
+        device = Device("cuda", device_id) if isinstance(device_id, int) else Device(device_id)
+        if device.type != "cpu":
             raise ValueError(
                 f"FSDP: device_id must be None or the CPU, since groups are on the CPU, got {device_id}"
             )
@@ -247,7 +247,7 @@ def build(
     unit = Unit(
         [wrapper],
         buckets,
-        reshard_after_forward=False if strategy in KEPT_AFTER_FORWARD else None,
+        reshard_after_forward=False if strategy in NO_RESHARD_AFTER_FORWARD else None,
         input_dtype=mixed.param_dtype if mixed.cast_forward_inputs else None,
     )
     unit.root_input_dtype = mixed.param_dtype if mixed.cast_root_forward_inputs else None

@@ -12,7 +12,7 @@ def is_sharded(value: Any) -> bool:
     return hasattr(type(value), "full_tensor") and hasattr(type(value), "to_local")
 
 
-def whole_of(value: Any) -> Any:
+def full_tensor_of(value: Any) -> Any:
     """The whole tensor of a DTensor, on every process; another tensor itself."""
     return value.full_tensor() if is_sharded(value) else value
 

@@ -167,7 +167,7 @@ class Unit:
             return
         for bucket in self.buckets:
             bucket.end_gather()
-            bucket.use_whole()
+            bucket.use_unsharded()
         self.is_gathering, self.is_gathered = False, True
 
     def reshard(self) -> None:
@@ -189,7 +189,7 @@ class Unit:
             bucket.begin_gather(True, bucket.current_dtype())
         for bucket in self.buckets:
             bucket.end_gather()
-            bucket.use_whole()
+            bucket.use_unsharded()
             if bucket.kind is None:
                 bucket.expose(True)
         self.is_summoned = self.is_gathered = True
@@ -210,14 +210,14 @@ class Unit:
             there = tensor([float(piece is not None) for piece in pieces])
             if bucket.n > 1:
                 all_reduce(there, ReduceOp.MAX, bucket.group)
-            for slot, whole, mark in zip(bucket.slots, bucket.gather_vector(vector), there.tolist()):
-                slot.whole.grad = whole.clone() if mark else None
+            for slot, unsharded, mark in zip(bucket.slots, bucket.gather_vector(vector), there.tolist()):
+                slot.unsharded.grad = unsharded.clone() if mark else None
 
     def dismiss(self, write_back: bool) -> None:
         """End `summon`; with `write_back` shards become what the whole parameters are now."""
         for bucket in self.buckets:
             for slot in bucket.slots:
-                slot.whole.grad = None
+                slot.unsharded.grad = None
             if write_back:
                 bucket.write_back()
             if bucket.kind is None:
@@ -241,7 +241,7 @@ class Unit:
         for bucket in self.buckets:
             bucket.partial = None
             for slot in bucket.slots:
-                slot.whole.grad = slot.held = None
+                slot.unsharded.grad = slot.held = None
 
     def has_gradients(self) -> bool:
         """Whether gradients wait to be reduced."""

@@ -216,7 +216,7 @@ def _bucket(
 
     layout = Rows([tuple(_local(p).shape) for p in parameters], [dims[p] for p in parameters], group._size)
     slots = [
-        Slot([(m, a) for m, a, _ in places[p]], places[p][0][2], _plain(p), region)
+        Slot([(m, a) for m, a, _ in places[p]], places[p][0][2], _local_parameter(p), region)
         for p, region in zip(parameters, layout.regions)
     ]
     for slot, parameter in zip(slots, parameters):
@@ -235,7 +235,7 @@ def _bucket(
     return bucket
 
 
-def _plain(parameter: Any) -> Any:
+def _local_parameter(parameter: Any) -> Any:
     """The piece of a DTensor as a parameter, with what users have attached; another parameter itself."""
     if not is_sharded(parameter):
         return parameter

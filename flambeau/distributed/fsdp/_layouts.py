@@ -63,7 +63,7 @@ class Rows:
         part = row.narrow(0, region.column, rows * self._row(region)).view(self._moved(region, rows))
         return part.movedim(0, region.dim) if region.dim else part
 
-    def whole(self, full: Tensor, region: Region) -> Tensor:
+    def unsharded(self, full: Tensor, region: Region) -> Tensor:
         """The parameter in the gathered buffer, as a view."""
         part = full.narrow(0, region.begin, region.count).view(self._moved(region, region.shape[region.dim]))
         return part.movedim(0, region.dim) if region.dim else part
@@ -153,7 +153,7 @@ class Flat:
         part = row.narrow(0, column, count)
         return part.view(region.shape) if self.n == 1 else part
 
-    def whole(self, full: Tensor, region: Region) -> Tensor:
+    def unsharded(self, full: Tensor, region: Region) -> Tensor:
         """The parameter in the gathered buffer, as a view."""
         return full.narrow(0, region.begin, region.count).view(region.shape)
 

@@ -12,7 +12,7 @@ from ...core.make.create import zeros
 from .._groups import default_group
 from .._objects import all_gather_object, broadcast_object_list
 from ._bucket import Bucket
-from ._dtensors import slice_dtensor, whole_of
+from ._dtensors import full_tensor_of, slice_dtensor
 from ._engine import units_below
 from ._states import clean, settings_of
 from .api import (
@@ -66,11 +66,11 @@ def gathered(
     """The state by names of parameters."""
     config = _config(model) if config is None else config
     names = _Names(model, optim)
-    found = optim.state_dict() if state_dict is None else state_dict
-    states = found["state"]
+    local = optim.state_dict() if state_dict is None else state_dict
+    states = local["state"]
     if isinstance(config, LocalOptimStateDictConfig):
-        return copy.copy(found)
-    result: dict[str, Any] = {"state": {}, "param_groups": _named_groups(found["param_groups"], names)}
+        return copy.copy(local)
+    result: dict[str, Any] = {"state": {}, "param_groups": _named_groups(local["param_groups"], names)}
     mine = not getattr(config, "rank0_only", False) or default_group()._rank == 0
     for bucket, bucket_names in names.buckets:
         for name, state in _of_bucket(bucket, bucket_names, names, states, config).items():
@@ -134,11 +134,11 @@ def _of_bucket(
                     vector.copy_(value)
                     break
                 bucket.layout.shard(vector, bucket.slots[k].region, bucket.rank).copy_(_local(bucket, value))
-        for name, whole in zip(bucket_names, bucket.gather_vector(vector)):
+        for name, unsharded in zip(bucket_names, bucket.gather_vector(vector)):
             if united.get(name, {}).get(key) == ("pieces", dtype):
-                made: Any = whole.clone()
+                made: Any = unsharded.clone()
                 if isinstance(config, ShardedOptimStateDictConfig):
-                    made = slice_dtensor(whole, None, bucket.group)
+                    made = slice_dtensor(unsharded, None, bucket.group)
                 result[name][key] = _offloaded(made, config)
     return result
 
@@ -171,13 +171,13 @@ def local(
     names = _Names(model, optim)
     if isinstance(_config(model), LocalOptimStateDictConfig):
         return state_dict
-    given: dict[str, Any] = state_dict["state"]
+    states: dict[str, Any] = state_dict["state"]
     result: dict[Any, Any] = {}
     for bucket, bucket_names in names.buckets:
-        _into_pieces(bucket, bucket_names, names, given, result)
+        _into_pieces(bucket, bucket_names, names, states, result)
     for name, p in names.others.items():
-        if id(p) in names.numbers and name in given:
-            result[names.numbers[id(p)]] = given[name]
+        if id(p) in names.numbers and name in states:
+            result[names.numbers[id(p)]] = states[name]
     numbered = {name: number for number, mine in names.by_number.items() for name in mine}
     groups = []
     for group in state_dict["param_groups"]:
@@ -191,14 +191,14 @@ def local(
 
 
 def _into_pieces(
-    bucket: Bucket, bucket_names: list[str], names: _Names, given: dict[str, Any], result: dict[Any, Any]
+    bucket: Bucket, bucket_names: list[str], names: _Names, states: dict[str, Any], result: dict[Any, Any]
 ) -> None:
     for name, k, number in names.pieces(bucket, bucket_names):
-        if name not in given:
+        if name not in states:
             continue
         region = bucket.slots[k].region
-        for key, value in given[name].items():
-            value = whole_of(value)
+        for key, value in states[name].items():
+            value = full_tensor_of(value)
             there = result.setdefault(number, {})
             if not isinstance(value, TensorBase) or tuple(value.shape) != region.shape or value.dim() == 0:
                 there.setdefault(key, value)

@@ -40,14 +40,14 @@ class Placed(Sharded):
                 setattr(made, name, value)
         return made
 
-    def whole(self, slot: Slot) -> Any:
+    def unsharded(self, slot: Slot) -> Any:
         """The gathered leaf; of a parameter that is a DTensor without FSDP a DTensor over it, whose gradient goes to the leaf."""
         if slot.specs is None:
-            return slot.whole
+            return slot.unsharded
         spec = slot.specs[1]
         with enable_grad():
             return DTensor.from_local(
-                slot.whole, spec.mesh, spec.placements, shape=spec.shape, stride=spec.stride
+                slot.unsharded, spec.mesh, spec.placements, shape=spec.shape, stride=spec.stride
             )
 
     def local(self, parameter: Any) -> Tensor:

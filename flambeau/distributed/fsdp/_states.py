@@ -10,7 +10,7 @@ from typing import Any
 
 from ...autograd import no_grad
 from ...core.base.tensor import TensorBase
-from ._dtensors import is_sharded, slice_dtensor, whole_of
+from ._dtensors import full_tensor_of, is_sharded, slice_dtensor
 from .api import FullOptimStateDictConfig, FullStateDictConfig, StateDictSettings, StateDictType
 
 PREFIXES = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.")
@@ -139,7 +139,7 @@ def _before_loading(wrapper: Any, state: Any, prefix: str, *rest: Any) -> None:
     for name in _names(unit):
         value = state.get(inside + name)
         if isinstance(value, TensorBase) and is_sharded(value):
-            state[inside + name] = whole_of(value)
+            state[inside + name] = full_tensor_of(value)
     if not unit.is_summoned:
         unit.summon()
         wrapper.__dict__["_summoned_for_state"] = True

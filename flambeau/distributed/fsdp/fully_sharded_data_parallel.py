@@ -341,8 +341,8 @@ class FullyShardedDataParallel(Module):
         return total
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
-        """Let a function add gradients up: `hook(state, whole, piece)` fills `piece` with this process's piece of the average of
-        `whole`, a vector; with NO_SHARD `hook(state, whole)` changes `whole` itself.
+        """Let a function add gradients up: `hook(state, full, piece)` fills `piece` with this process's piece of the average of
+        `full`, a vector; with NO_SHARD `hook(state, full)` changes `full` itself.
 
         Raises:
             AssertionError: it is not the outermost wrapper, there is a hook already, or gradients are also added up over copies
@@ -545,13 +545,13 @@ class _Hooked:
         self.state, self.hook = state, hook
 
     def __call__(self, bucket: Any) -> None:
-        whole, used = bucket.flat_gradient(), [1.0] * len(bucket.slots)
+        unsharded_grad, used = bucket.flat_gradient(), [1.0] * len(bucket.slots)
         if bucket.n == 1:
-            self.hook(self.state, whole)
-            bucket.accept_row(whole, used)
+            self.hook(self.state, unsharded_grad)
+            bucket.accept_row(unsharded_grad, used)
             return
-        piece = whole.new_empty(bucket.layout.length)
-        self.hook(self.state, whole, piece)
+        piece = unsharded_grad.new_empty(bucket.layout.length)
+        self.hook(self.state, unsharded_grad, piece)
         bucket.accept_row(piece, used)
 
 

@@ -175,7 +175,7 @@ class CustomPolicy(_Policy):
     def _run_policy(
         self, root_module: Module, ignored_modules: set[Module], root_kwargs: dict[str, Any]
     ) -> dict[Module, dict[str, Any]]:
-        found = {}
+        wrapped = {}
         for module in root_module.modules():
             if module in ignored_modules:
                 continue
@@ -185,8 +185,8 @@ class CustomPolicy(_Policy):
                     f"The lambda_fn passed to CustomPolicy should return False/True or a kwarg dict, but it returned {result}"
                 )
             if result:
-                found[module] = {**root_kwargs, **(result if isinstance(result, dict) else {})}
-        return found
+                wrapped[module] = {**root_kwargs, **(result if isinstance(result, dict) else {})}
+        return wrapped
 
 
 class _Context:

@@ -43,9 +43,9 @@ def _copy(tensor: Tensor) -> Tensor:
 
 def _summed(grad: Tensor, op: Any, group: ProcessGroup) -> Tensor:
     """The gradient of what went into a sum or a mean."""
-    whole = _copy(grad)
-    calls.all_reduce(whole, op, group)
-    return whole
+    result = _copy(grad)
+    calls.all_reduce(result, op, group)
+    return result
 
 
 def _additive(call: str, op: Any) -> None:
@@ -77,9 +77,9 @@ class _Broadcast(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        whole = _copy(grad)
-        calls.reduce(whole, ctx.src, ReduceOp.SUM, ctx.group)
-        return None, None, whole if ctx.group._world.rank == ctx.src else zeros_like(whole)
+        grad_input = _copy(grad)
+        calls.reduce(grad_input, ctx.src, ReduceOp.SUM, ctx.group)
+        return None, None, grad_input if ctx.group._world.rank == ctx.src else zeros_like(grad_input)
 
 
 class _Reduce(Function):
@@ -93,9 +93,14 @@ class _Reduce(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         _additive("reduce", ctx.op)
-        whole = _copy(grad)
-        calls.broadcast(whole, ctx.dst, ctx.group)
-        return None, None, None, whole / ctx.group._size if kind_of(ctx.op) is RedOpType.AVG else whole
+        grad_input = _copy(grad)
+        calls.broadcast(grad_input, ctx.dst, ctx.group)
+        return (
+            None,
+            None,
+            None,
+            grad_input / ctx.group._size if kind_of(ctx.op) is RedOpType.AVG else grad_input,
+        )
 
 
 class _AllGather(Function):
@@ -149,9 +154,9 @@ class _ReduceScatter(Function):
     @staticmethod
     def forward(ctx: Any, op: Any, group: ProcessGroup, result: Tensor, *tensors: Tensor) -> Tensor:  # type: ignore[override]
         ctx.op, ctx.group = op, group
-        found = empty_like(result)
-        calls.reduce_scatter(found, [t.contiguous() for t in tensors], op, group)
-        return found
+        grad_input = empty_like(result)
+        calls.reduce_scatter(grad_input, [t.contiguous() for t in tensors], op, group)
+        return grad_input
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]

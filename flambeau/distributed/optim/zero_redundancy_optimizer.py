@@ -66,7 +66,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         group = resolve(process_group)
         if group is None:
             raise ValueError("ZeroRedundancyOptimizer: this process is not in the group")
-        given = _checked(params)
+        checked = _checked(params)
         Joinable.__init__(self)
         self.process_group, self.rank, self.world_size = group, group._rank, group._size
         self.global_rank = group._ranks[group._rank]
@@ -77,7 +77,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._trainable: list[bool] = []
         self._consolidated: list[dict[str, Any]] = []
         self.optim: Optimizer | None = None
-        Optimizer.__init__(self, given, defaults)
+        Optimizer.__init__(self, checked, defaults)
         self.optim = optimizer_class([self._own(k) for k in range(len(self.param_groups))], **defaults)
         self.state = self.optim.state
         _copy_options(self.optim.param_groups, self.param_groups)
@@ -295,16 +295,16 @@ def _checked(params: Any) -> list[Any]:
             f"`params` argument should be an iterable of Tensors, but got {type(params).__name__}"
         )
     try:
-        given = list(params)
+        items = list(params)
     except TypeError:
         raise TypeError(
             f"`params` argument should be an iterable of Tensors, but got {type(params).__name__}"
         ) from None
-    if not given:
+    if not items:
         raise ValueError("ZeroRedundancyOptimizer got an empty parameter list")
-    if len({isinstance(item, dict) for item in given}) != 1:
+    if len({isinstance(item, dict) for item in items}) != 1:
         raise TypeError("`params` argument should be an iterable of Tensors, or one of dicts, not of both")
-    return given
+    return items
 
 
 def _check_alike(params: list[Any]) -> None:

@@ -168,8 +168,8 @@ class Timeline(NamedTuple):
     @property
     def bubble(self) -> float:
         """The fraction of the ranks' time in which they wait."""
-        whole = self.length * len(self.begins)
-        return (whole - self.busy) / whole if whole else 0.0
+        total = self.length * len(self.begins)
+        return (total - self.busy) / total if total else 0.0
 
 
 def simulate(order: Order, sources: Sources) -> Timeline:

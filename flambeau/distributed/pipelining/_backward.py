@@ -27,7 +27,7 @@ def backward_input(
     outputs: tensors with history, or without, which are left out.  grads: of each output; None counts as zeros, or as 1 where the output
     has one element.
     """
-    pairs = [(out, _given(out, g)) for out, g in zip(outputs, grads) if out.requires_grad]
+    pairs = [(out, _received_grad(out, g)) for out, g in zip(outputs, grads) if out.requires_grad]
     pairs = [(out, g) for out, g in pairs if g is not None]
     wanted = [x for x in inputs if x.requires_grad]
     leaves = {get_gradient_edge(x).node for x in wanted}
@@ -81,7 +81,7 @@ def backward_input(
     return [by_input.get(id(x)) for x in inputs], backward_weight
 
 
-def _given(out: Tensor, g: Tensor | None) -> Tensor | None:
+def _received_grad(out: Tensor, g: Tensor | None) -> Tensor | None:
     return out.new_ones(out.shape) if g is None and out.numel() == 1 else g
 
 

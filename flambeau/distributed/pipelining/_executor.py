@@ -183,9 +183,9 @@ class Executor:
             work.wait()
         starts = []
         for out, grads in zip(outputs, zip(*self._grads.pop((stage.stage_index, m)))):
-            given = [g for g in grads if g is not None]
-            if out.requires_grad and given:
-                starts.append((out, sum(given[1:], given[0])))
+            present = [g for g in grads if g is not None]
+            if out.requires_grad and present:
+                starts.append((out, sum(present[1:], present[0])))
         return starts
 
     # What stages give each other -----------------------------------------------------------------------------------------------
@@ -247,10 +247,10 @@ class Executor:
         inputs: Sequence[Tensor],
     ) -> None:
         """Keep the gradients of a stage's inputs for those that made them: zeros where the loss does not depend on an input."""
-        whole = [zeros_like(x) if g is None and x.requires_grad else g for g, x in zip(grads, inputs)]
+        full_grads = [zeros_like(x) if g is None and x.requires_grad else g for g, x in zip(grads, inputs)]
         for source in self.sources[stage.stage_index]:
             places = stage.inputs_from(source)
-            taken = whole if places is None else [whole[k] for k in places]
+            taken = full_grads if places is None else [full_grads[k] for k in places]
             if self.where[source] == self.rank:
                 self._add_grads(self.stages[source], m, stage.stage_index, taken)
             else:

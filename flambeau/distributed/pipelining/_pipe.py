@@ -162,10 +162,10 @@ def pipeline(
             raise RuntimeError(
                 f"pipeline(): the model cannot be exported as one graph ({error}); make stages by hand with PipelineStage"
             ) from error
-    whole = program.module(check_guards=False)
+    model = program.module(check_guards=False)
     if split_policy is not None:
-        whole = split_policy(whole)
-    return _split(whole, program)
+        model = split_policy(model)
+    return _split(model, program)
 
 
 @contextmanager
@@ -216,8 +216,8 @@ def _stages_of(graph: Graph) -> dict[Node, int]:
     return of
 
 
-def _split(whole: GraphModule, program: ExportedProgram) -> Pipe:
-    graph = whole.graph
+def _split(model: GraphModule, program: ExportedProgram) -> Pipe:
+    graph = model.graph
     of = _stages_of(graph)
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
     _carry(graph, inputs, of)
@@ -243,7 +243,7 @@ def _split(whole: GraphModule, program: ExportedProgram) -> Pipe:
     for k in range(count):
         part = parts[str(k)]
         sources.append(tuple(made.get(node) for node in part.inputs))
-        fill(whole, part, True, True)
+        fill(model, part, True, True)
         outputs = results if k == count - 1 else list(part.outputs)
         inner = tuple(map_arg(tuple(outputs), part.copies.__getitem__))
         part.graph.output(inner if len(inner) != 1 else inner[0])

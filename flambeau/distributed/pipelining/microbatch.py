@@ -220,10 +220,10 @@ def merge_chunks(chunks: list[Any], chunk_spec: Any) -> Any:
         if isinstance(spec, TensorChunkSpec):
             merged.append(cat(list(column), dim=spec.split_dim))
         elif isinstance(spec, _CustomReducer):
-            whole = spec.init_value
+            merged_value = spec.init_value
             for value in column:
-                whole = spec.reduce_fn(whole, value)
-            merged.append(whole)
+                merged_value = spec.reduce_fn(merged_value, value)
+            merged.append(merged_value)
         else:
             if any(value != column[0] for value in column):
                 raise AssertionError(f"Expected {column[0]} from every microbatch, got {list(column)}")

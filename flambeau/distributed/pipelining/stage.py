@@ -257,10 +257,10 @@ def build_stage(
     return _PipelineStage(stage_module, stage_index, pipe_info, device, group)
 
 
-def _expected(name: str, given: Any) -> tuple[TensorMeta, ...] | None:
-    if given is None:
+def _expected(name: str, example: Any) -> tuple[TensorMeta, ...] | None:
+    if example is None:
         return None
-    values = as_tuple(given)
+    values = as_tuple(example)
     for value in values:
         if not isinstance(value, TensorBase):
             raise TypeError(f"PipelineStage(): {name} must be tensors, got {type(value).__name__}")

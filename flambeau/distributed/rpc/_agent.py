@@ -377,10 +377,10 @@ class Agent:
         made._confirmed.add_done_callback(lambda done: self.references.release(value, fork, to))
         return made
 
-    def report(self, owner: int, news: bytes, known: Callable[[Future], None]) -> None:
-        """Tell an owner of a reference that another worker gets; `known` is called when it has heard, or is gone."""
+    def report(self, owner: int, news: bytes, callback: Callable[[Future], None]) -> None:
+        """Tell an owner of a reference that another worker gets; `callback` is called when it has heard, or is gone."""
         number, future = next(self._numbers), self.future()
-        future.add_done_callback(known)
+        future.add_done_callback(callback)
         with self.changed:
             self._pending[number] = _Pending(future, owner, None, False)
         try:
@@ -435,7 +435,7 @@ class Agent:
                     self._reply(connection, Message(REPLY, message.number, b"", ()))
             case kind if kind == DROPPED:
                 value_id, fork, _ = _references._news(message.data)
-                self.references.given_back(value_id, fork)
+                self.references.delete_fork(value_id, fork)
             case kind if kind == GOODBYE:
                 connection.said_goodbye = True
             case kind:

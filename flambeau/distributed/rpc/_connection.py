@@ -226,8 +226,8 @@ def connect(
 def greeted(link: socket.socket, rank: int, secret: bytes) -> int:
     """The rank of who has connected.  OSError or ValueError where it does not know the secret in time."""
     link.settimeout(_SHAKING)
-    name, given, peer = _HELLO.unpack(_exactly(link, _HELLO.size))
-    if name != _NAME or not hmac.compare_digest(given, secret):
+    name, digest, peer = _HELLO.unpack(_exactly(link, _HELLO.size))
+    if name != _NAME or not hmac.compare_digest(digest, secret):
         raise ValueError("it does not know the secret")
     link.sendall(_WELCOME.pack(_NAME, rank))
     return peer

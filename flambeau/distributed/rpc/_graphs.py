@@ -57,7 +57,7 @@ class Context:
     def __init__(self, context_id: int) -> None:
         self.id = context_id
         self.lock = threading.Lock()
-        self.known: set[int] = set()  # workers that have parts, too
+        self.workers: set[int] = set()  # workers that have parts, too
         self.sends: dict[int, list[GradientEdge]] = {}
         self.receives: dict[Any, tuple[int, int]] = {}  # by their nodes: from whom, under which number
         self.passes: dict[tuple[int, int], Any] = {}
@@ -67,7 +67,7 @@ class Context:
         return self.id
 
     def _known_worker_ids(self) -> set[int]:
-        return set(self.known)
+        return set(self.workers)
 
     def _send_functions(self) -> dict[int, list[GradientEdge]]:
         return dict(self.sends)
@@ -124,7 +124,7 @@ class Contexts:
             context = self._all.get(context_id)
             if context is None:
                 context = self._all[context_id] = Context(context_id)
-            context.known.add(peer)
+            context.workers.add(peer)
             return context
 
     def release(self, context_id: int) -> set[int]:
@@ -137,7 +137,7 @@ class Contexts:
         if here.context is context:
             here.context = None
         context.end()
-        return context.known - {self.rank}
+        return context.workers - {self.rank}
 
     def release_of(self, rank: int) -> None:
         """End the contexts of a worker that has died."""
@@ -159,7 +159,7 @@ class Contexts:
         """What a message says of the context, whose tensors that require a gradient are these."""
         if context is None:
             return None
-        context.known.add(peer)
+        context.workers.add(peer)
         if not tensors:
             return context.id, None
         number = self.rank << RANK_SHIFT | next(self._numbers)

@@ -33,9 +33,9 @@ def join(
         RuntimeError: workers disagree on how many they are, two have one rank or one name, or one does not come
     """
     patience = timedelta(seconds=options.rpc_timeout) if options.rpc_timeout else _FOREVER
-    given = rank if rank >= 0 else None
-    whole, rank, size, host = rendezvous(options.init_method, given, size, patience)
-    store = PrefixStore(f"rpc_prefix_{time_formed}", whole)
+    requested_rank = rank if rank >= 0 else None
+    base_store, rank, size, host = rendezvous(options.init_method, requested_rank, size, patience)
+    store = PrefixStore(f"rpc_prefix_{time_formed}", base_store)
     store.set_timeout(patience)
     listening = socket.create_server((host, 0), family=_family(host), backlog=max(size, 16))
     try:
@@ -45,7 +45,7 @@ def join(
         if rank == 0:
             _linger(store, size)
         raise
-    return Agent(WorkerInfo(name, rank), workers, options, secret, listening), whole
+    return Agent(WorkerInfo(name, rank), workers, options, secret, listening), base_store
 
 
 def _exchange(
@@ -114,28 +114,28 @@ class _Meetings:
                 self.open[key] = {}, agent.future()
                 if timeout:
                     agent.timer.at(time.monotonic() + timeout, lambda: self.late(key, ranks, timeout))
-            values, whole = self.open[key]
+            values, result = self.open[key]
             values[rank] = value
             complete = len(values) == len(ranks)
             if complete:
                 del self.open[key]
         gone = [k for k in ranks if k in agent.dead and k not in values]
         if complete:
-            whole.set_result(values)
+            result.set_result(values)
         elif gone:
             self.died(gone[0], agent.dead[gone[0]])
-        return whole
+        return result
 
     def late(self, key: tuple, ranks: tuple[int, ...], timeout: float) -> None:
         """The time of a meeting is over."""
         with self.lock:
             if key not in self.open:
                 return
-            values, whole = self.open.pop(key)
+            values, future = self.open.pop(key)
         agent = current()
         absent = ", ".join(agent.infos[rank].name for rank in ranks if rank not in values)
         text = f"{absent} did not come within {timeout:.3g} s"
-        agent.pool.submit(whole.set_exception, RuntimeError(text))
+        agent.pool.submit(future.set_exception, RuntimeError(text))
 
     def died(self, rank: int, why: str) -> None:
         """Nobody waits for a worker that is gone."""

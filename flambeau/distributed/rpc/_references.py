@@ -102,7 +102,7 @@ class References:
             owned.announced |= value_id.created_on == fork.created_on == rank  # its creator's own
         self.added(owned, fork, rank)
 
-    def given_back(self, value_id: Id, fork: Id) -> None:
+    def delete_fork(self, value_id: Id, fork: Id) -> None:
         """Nobody has this reference any more."""
         with self.lock:
             owned = self.owned.get(value_id)
@@ -148,7 +148,7 @@ class References:
             with self.lock:
                 self.held -= held
             if owner == self.agent.rank:
-                self.given_back(value_id, fork)
+                self.delete_fork(value_id, fork)
             else:
                 self.agent.tell_dropped(owner, NEWS.pack(*value_id, *fork, self.agent.rank))
 
@@ -358,13 +358,13 @@ def created(value_id: Id, function: Callable[..., Any], args: tuple, kwargs: dic
             owned.future.set_exception(error)
         raise
     if later is not None:
-        return Later(later.then(lambda done: _kept(owned, done)))
+        return Later(later.then(lambda done: _settle(owned, done)))
     if owned is not None:
         owned.future.set_result(result)
     return None
 
 
-def _kept(owned: Owned | None, done: Future) -> None:
+def _settle(owned: Owned | None, done: Future) -> None:
     if owned is None:
         return
     if done._error is None:

@@ -34,11 +34,11 @@ class Timer:
             if self._entries[0] is entry:
                 self._changed.notify()
 
-    def forget(self, is_needed: Callable[[Callable[[], None]], bool], kept: int) -> None:
+    def forget(self, is_needed: Callable[[Callable[[], None]], bool], limit: int) -> None:
         """One entry is not needed any more; now and then all such are dropped."""
         with self._changed:
             self._gone += 1
-            if self._gone > 1000 + 2 * kept:
+            if self._gone > 1000 + 2 * limit:
                 self._entries = [entry for entry in self._entries if is_needed(entry[2])]
                 heapq.heapify(self._entries)
                 self._gone = 0

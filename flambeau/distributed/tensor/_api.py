@@ -63,8 +63,10 @@ class _Redistribute(Function):
         local, spec = tensor._local_tensor.to(dtypes[0]), tensor._spec
         spec = DTensorSpec(spec.mesh, spec.placements, TensorMeta(spec.shape, spec.stride, dtypes[0]))
         target = spec.placed(placements)
-        found = redistributed(local, spec, target)
-        return _dispatch.make(found.detach() if found is tensor._local_tensor else found, target)
+        local_result = redistributed(local, spec, target)
+        return _dispatch.make(
+            local_result.detach() if local_result is tensor._local_tensor else local_result, target
+        )
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
@@ -147,7 +149,7 @@ class DTensor(Tensor):
                 f"the local_tensor argument only accepts {display.public('Tensor')} but got {DTensor} value."
             )
         mesh = device_mesh or _mesh_resources.get_current_mesh()
-        found = normalized(placements, mesh, local_tensor.dim(), "from_local")
+        normalized_placements = normalized(placements, mesh, local_tensor.dim(), "from_local")
         if (shape is None) != (stride is None):
             raise RuntimeError(
                 f"Found shape:{shape}, stride:{stride}. Please pass both shape and stride at the same time."
@@ -155,11 +157,11 @@ class DTensor(Tensor):
         if local_tensor.device.type != mesh.device_type and not local_tensor.is_meta:
             local_tensor = local_tensor.to(mesh.device_type)
         if shape is None or stride is None:
-            sizes, steps = compute_global_tensor_info(local_tensor, mesh, found)
+            sizes, steps = compute_global_tensor_info(local_tensor, mesh, normalized_placements)
             meta = TensorMeta(tuple(sizes), tuple(steps), local_tensor.dtype)
         else:
             meta = TensorMeta(tuple(shape), tuple(stride), local_tensor.dtype)
-        spec = DTensorSpec(mesh, found, meta)
+        spec = DTensorSpec(mesh, normalized_placements, meta)
         if mesh.get_coordinate() is None:
             local_tensor = local_tensor.new_empty(0).requires_grad_(local_tensor.requires_grad)
         elif run_check:
@@ -211,22 +213,22 @@ class DTensor(Tensor):
             )
         if placements is None:
             raise RuntimeError("placements is needed for redistribute!")
-        found = normalized(placements, mesh, self.dim(), "redistribute")
-        for now, wanted in zip(self.placements, found):
+        normalized_placements = normalized(placements, mesh, self.dim(), "redistribute")
+        for now, wanted in zip(self.placements, normalized_placements):
             if isinstance(wanted, Partial) and now != wanted:
                 raise RuntimeError(
                     f"Can not redistribute from {now} to {wanted}, redistributing to Partial is for internal use only!"
                 )
         there = forward_dtype or self.dtype
-        return _Redistribute.apply(self, found, (there, backward_dtype or self.dtype))
+        return _Redistribute.apply(self, normalized_placements, (there, backward_dtype or self.dtype))
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
         """The whole tensor, on every process of the mesh.  Every one calls it.  Gradients pass.
 
         grad_placements: how the gradient of the result lies; by default every process has the same, `Replicate`.
         """
-        whole = self.redistribute(placements=[Replicate()] * self.device_mesh.ndim)
-        return whole.to_local(grad_placements=grad_placements)
+        full = self.redistribute(placements=[Replicate()] * self.device_mesh.ndim)
+        return full.to_local(grad_placements=grad_placements)
 
     @property
     def device_mesh(self) -> DeviceMesh:
@@ -275,10 +277,10 @@ def _checked(local: Tensor, spec: DTensorSpec, same_shapes: bool) -> Tensor:
     facts = (tuple(local.shape) if same_shapes else local.dim(), str(local.dtype))
     for k, placement in enumerate(spec.placements):
         group = spec.mesh.get_group(k)
-        found: list[Any] = [None] * group.size()
-        all_gather_object(found, facts, group)
-        if any(each != facts for each in found):
-            raise RuntimeError(f"from_local(): processes have other pieces: shapes and dtypes are {found}")
+        gathered: list[Any] = [None] * group.size()
+        all_gather_object(gathered, facts, group)
+        if any(each != facts for each in gathered):
+            raise RuntimeError(f"from_local(): processes have other pieces: shapes and dtypes are {gathered}")
         if placement.is_replicate():
             local = local.clone().contiguous() if not local.is_contiguous() else local
             with no_grad():
@@ -314,14 +316,14 @@ def distribute_tensor(
     """
     mesh = device_mesh or _mesh_resources.get_current_mesh()
     if isinstance(tensor, DTensor):
-        found = normalized(placements, mesh, tensor.dim(), "distribute_tensor")
+        normalized_placements = normalized(placements, mesh, tensor.dim(), "distribute_tensor")
         if tensor.device_mesh != mesh:
             raise ValueError(
                 f"Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}."
             )
-        if tensor.placements != found:
+        if tensor.placements != normalized_placements:
             raise ValueError(
-                f"Cannot distribute a DTensor with placements {tensor.placements} to a different placements {found}. "
+                f"Cannot distribute a DTensor with placements {tensor.placements} to a different placements {normalized_placements}. "
                 "Call redistribute."
             )
         return tensor
@@ -329,25 +331,27 @@ def distribute_tensor(
         raise RuntimeError(
             "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!"
         )
-    found = normalized(placements, mesh, tensor.dim(), "distribute_tensor")
-    if any(isinstance(placement, Partial) for placement in found):
-        raise ValueError(f"distribute_tensor(): a tensor lies whole or in shards, got {found}")
+    normalized_placements = normalized(placements, mesh, tensor.dim(), "distribute_tensor")
+    if any(isinstance(placement, Partial) for placement in normalized_placements):
+        raise ValueError(
+            f"distribute_tensor(): a tensor lies whole or in shards, got {normalized_placements}"
+        )
     local = tensor.detach()
     if local.device.type != mesh.device_type and not local.is_meta:
         local = local.to(mesh.device_type)
     meta = TensorMeta(tuple(local.shape), dense_strides(local.shape, local.stride()), local.dtype)
-    spec = DTensorSpec(mesh, found, meta)
+    spec = DTensorSpec(mesh, normalized_placements, meta)
     if mesh.get_coordinate() is None:
         local = local.new_empty(0)
     else:
-        local = _spread(local, spec, src_data_rank)
+        local = _scattered(local, spec, src_data_rank)
     made = _dispatch.make(local, spec)
     if isinstance(tensor, Parameter):
         return Parameter(made, requires_grad=tensor.requires_grad)  # type: ignore[return-value]
     return made.requires_grad_(tensor.requires_grad)
 
 
-def _spread(local: Tensor, spec: DTensorSpec, source: int | None) -> Tensor:
+def _scattered(local: Tensor, spec: DTensorSpec, source: int | None) -> Tensor:
     """This process's piece of what the source has whole."""
     if source is not None and not local.is_meta:
         local = local.clone().contiguous()
@@ -357,12 +361,12 @@ def _spread(local: Tensor, spec: DTensorSpec, source: int | None) -> Tensor:
     return _piece(local, spec).contiguous().clone()
 
 
-def _piece(whole: Tensor, spec: DTensorSpec) -> Tensor:
+def _piece(full: Tensor, spec: DTensorSpec) -> Tensor:
     """This process's piece of the whole, a view."""
     for dim in spec.orders:
         size, begin = spec.cut(dim)
-        whole = whole.narrow(dim, begin, size)
-    return whole
+        full = full.narrow(dim, begin, size)
+    return full
 
 
 def distribute_module(
@@ -411,13 +415,13 @@ def distribute_module(
 
 def _replicate(module: Module, mesh: DeviceMesh) -> None:
     """What is still plain in a module, whole on every process."""
-    whole = [Replicate()] * mesh.ndim
+    replicated = [Replicate()] * mesh.ndim
     for name, parameter in list(module._parameters.items()):
         if parameter is not None and not isinstance(parameter, DTensor):
-            module.register_parameter(name, distribute_tensor(parameter, mesh, whole))  # type: ignore[arg-type]
+            module.register_parameter(name, distribute_tensor(parameter, mesh, replicated))  # type: ignore[arg-type]
     for name, buffer in list(module._buffers.items()):
         if buffer is not None and not isinstance(buffer, DTensor):
-            module._buffers[name] = distribute_tensor(buffer, mesh, whole)
+            module._buffers[name] = distribute_tensor(buffer, mesh, replicated)
 
 
 # Factories ---------------------------------------------------------------------------------------------------------------------------
@@ -432,12 +436,12 @@ def _new(
 ) -> DTensor:
     mesh = device_mesh or _mesh_resources.get_current_mesh()
     shape = _size(size)
-    found = normalized(placements, mesh, len(shape), call)
-    if any(isinstance(placement, Partial) for placement in found):
-        raise ValueError(f"{call}(): a new tensor lies whole or in shards, got {found}")
+    normalized_placements = normalized(placements, mesh, len(shape), call)
+    if any(isinstance(placement, Partial) for placement in normalized_placements):
+        raise ValueError(f"{call}(): a new tensor lies whole or in shards, got {normalized_placements}")
     dtype = get_default_dtype() if dtype is None else dtype
     meta = TensorMeta(shape, dense_strides(shape, range(len(shape), 0, -1)), dtype)
-    spec = DTensorSpec(mesh, found, meta)
+    spec = DTensorSpec(mesh, normalized_placements, meta)
     local = new_empty(spec.local_shape, dtype=dtype, device=mesh.device_type)
     fill(local, spec)
     return _dispatch.make(local, spec, requires_grad)
@@ -609,7 +613,7 @@ def randn(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """A distributed tensor of standard normal numbers, those that one process would draw; see `zeros` and `rand`.
+    """A distributed tensor of standard normalized_placements numbers, those that one process would draw; see `zeros` and `rand`.
 
     Shape:
         size: that of the whole
@@ -633,10 +637,10 @@ def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
 
 def _drawn(name: str) -> Callable[[Tensor, DTensorSpec], None]:
     def fill(local: Tensor, spec: DTensorSpec) -> None:
-        whole = new_empty(spec.shape, dtype=local.dtype, device=local.device)
-        getattr(whole, name)()
+        full = new_empty(spec.shape, dtype=local.dtype, device=local.device)
+        getattr(full, name)()
         if spec.mesh.get_coordinate() is not None:
-            local.copy_(_piece(whole, spec))
+            local.copy_(_piece(full, spec))
 
     return fill
 

@@ -27,8 +27,8 @@ class Call:
     compute: what computes the pieces of results in place of the operation.
     """
 
-    def __init__(self, op: Any, known: Parameters, bound: dict[str, Any]) -> None:
-        self.op, self.known, self.bound = op, known, bound
+    def __init__(self, op: Any, parameters: Parameters, bound: dict[str, Any]) -> None:
+        self.op, self.parameters, self.bound = op, parameters, bound
         result = list(leaves(bound))
         self.names, self.operands = [name for name, _ in result], [x for _, x in result]
         self.results: list[TensorBase] = []
@@ -39,11 +39,11 @@ class Call:
 
     def argument(self, name: str) -> Any:
         """An argument, or its default."""
-        return self.bound.get(name, self.known.defaults.get(name))
+        return self.bound.get(name, self.parameters.defaults.get(name))
 
-    def choice(self, given: Mapping[str, Placement], *results: Placement) -> Choice:
+    def choice(self, placements: Mapping[str, Placement], *results: Placement) -> Choice:
         """Operands by the names of their arguments, the others whole; as many results as there are, if one is given for all."""
-        operands = tuple(given.get(name, Replicate()) for name in self.names)
+        operands = tuple(placements.get(name, Replicate()) for name in self.names)
         return Choice(operands, results if len(results) != 1 else results * len(self.results))
 
 
@@ -89,8 +89,8 @@ def tensors_in(x: Any) -> list[Any]:
     return result
 
 
-def dims_of(given: Any, rank: int) -> tuple[int, ...]:
+def dims_of(dims: Any, rank: int) -> tuple[int, ...]:
     """Dimensions counted from the front; all where none are given."""
-    if given is None or (isinstance(given, (tuple, list)) and not given):
+    if dims is None or (isinstance(dims, (tuple, list)) and not dims):
         return tuple(range(rank))
-    return tuple(dim % max(rank, 1) for dim in (given if isinstance(given, Sequence) else (given,)))
+    return tuple(dim % max(rank, 1) for dim in (dims if isinstance(dims, Sequence) else (dims,)))

@@ -80,16 +80,16 @@ def dispatch(op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     rule = _rules.rule_of(op)
     if rule is None:
         raise NotImplementedError(_no_rule(name, args, kwargs))
-    known = _rules.parameters_of(op, rule)
-    bound = known.bind(list(args), kwargs)
-    order = [n for n in (*known.names, known.rest, *known.named) if n in bound]
+    parameters = _rules.parameters_of(op, rule)
+    bound = parameters.bind(list(args), kwargs)
+    order = [n for n in (*parameters.names, parameters.rest, *parameters.named) if n in bound]
     bound = {name: bound[name] for name in (*order, *bound)}
     out = bound.pop("out") if tensors_in(bound.get("out")) else None
     mesh = _mesh_of(name, args, kwargs)
     bound = mapped(lambda x: _distributed(name, x, mesh), bound)
-    if hasattr(rule, "whole_call"):
-        return rule.whole_call(op, known, bound, out)
-    run = _Run(op, known, rule, bound, out, mesh)
+    if hasattr(rule, "full_call"):
+        return rule.full_call(op, parameters, bound, out)
+    run = _Run(op, parameters, rule, bound, out, mesh)
     result = run.result()
     if key is not None and run.plan is not None:
         _plans.keep(key, run.plan)
@@ -98,36 +98,36 @@ def dispatch(op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _planned(plan: _plans.Plan, op: Any, args: tuple, kwargs: dict[str, Any], key: _plans.Key) -> Any:
     """The result of a call like one before: pieces brought there, computed and wrapped."""
-    given = key.operands
+    operands = key.operands
     if not plan.direct:
         bound = plan.bound(args, kwargs)
-        given = [x for _, x in leaves(bound)]
+        operands = [x for _, x in leaves(bound)]
     locals_ = [
         x._local_tensor if target is None else redistributed(x._local_tensor, x._spec, x._spec.placed(target))
-        for x, target in zip(given, plan.targets)
+        for x, target in zip(operands, plan.targets)
     ]
     specs = [DTensorSpec(key.mesh, placements, meta) for placements, meta, _ in plan.results]
     stream = iter(locals_)
     if plan.direct:
         computed = op(*[mapped(lambda _: next(stream), x) for x in args], **kwargs)
     else:
-        computed = plan.compute(mapped(lambda _: next(stream), bound), given, specs)
+        computed = plan.compute(mapped(lambda _: next(stream), bound), operands, specs)
     if plan.writes:
-        return given[0]
+        return operands[0]
     if type(computed) is Tensor and len(specs) == 1 and isinstance(plan.outline, TensorBase):
-        return _wrap(op, computed, specs[0], plan.results[0][2], given)
+        return _wrap(op, computed, specs[0], plan.results[0][2], operands)
     made = iter(zip(tensors_in(computed), specs, plan.results))
 
     def wrap(_: Any) -> Any:
         local, spec, (_, _, shape) = next(made)
-        return _wrap(op, local, spec, shape, given)
+        return _wrap(op, local, spec, shape, operands)
 
     return mapped(wrap, plan.outline)
 
 
-def _wrap(op: Any, local: Tensor, spec: DTensorSpec, shape: tuple[int, ...], given: Sequence[Any]) -> Any:
+def _wrap(op: Any, local: Tensor, spec: DTensorSpec, shape: tuple[int, ...], operands: Sequence[Any]) -> Any:
     """A piece of a result as a distributed tensor; the operand itself where that is returned."""
-    for x in given:
+    for x in operands:
         if local is x._local_tensor:
             return x
     if local.shape != shape:
@@ -193,20 +193,27 @@ class _Run:
     """One call."""
 
     def __init__(
-        self, op: Any, known: Any, rule: Any, bound: dict[str, Any], out: Any, mesh: DeviceMesh
+        self, op: Any, parameters: Any, rule: Any, bound: dict[str, Any], out: Any, mesh: DeviceMesh
     ) -> None:
-        self.op, self.known, self.rule, self.bound, self.out, self.mesh = op, known, rule, bound, out, mesh
-        self.call = Call(op, known, mapped(_without_data, bound))
-        self.given = [x for _, x in leaves(bound)]
+        self.op, self.parameters, self.rule, self.bound, self.out, self.mesh = (
+            op,
+            parameters,
+            rule,
+            bound,
+            out,
+            mesh,
+        )
+        self.call = Call(op, parameters, mapped(_without_data, bound))
+        self.operands = [x for _, x in leaves(bound)]
         self.choices: list[Choice] = []  # for the dimensions of the mesh that were looked at
-        self.written = [self.given[0]] if op.writes else tensors_in(out)
+        self.written = [self.operands[0]] if op.writes else tensors_in(out)
         self.plan: _plans.Plan | None = None
 
     def result(self) -> Any:
         """What the operation returns."""
         call = self.call
-        found = _rules.whole_results(call, self.rule)
-        call.results = tensors_in(found)
+        full_result = _rules.full_results(call, self.rule)
+        call.results = tensors_in(full_result)
         self._check_written()
         choices = self.choices
         for k in range(self.mesh.ndim):
@@ -221,11 +228,11 @@ class _Run:
         if strided is not None:
             specs = [spec.placed(strided) for spec in specs]
         if self.mesh.get_coordinate() is None:
-            made = [self.given[0]._local_tensor.new_empty(0, dtype=t.dtype) for t in call.results]
-            return self._wrapped(found, made, specs)
+            made = [self.operands[0]._local_tensor.new_empty(0, dtype=t.dtype) for t in call.results]
+            return self._wrapped(full_result, made, specs)
         locals_: list[Any] = []
         inputs: list[DTensorSpec] = []
-        for n, x in enumerate(self.given):
+        for n, x in enumerate(self.operands):
             target = (
                 x._spec if strided is not None else x._spec.placed([each.operands[n] for each in choices])
             )
@@ -238,22 +245,24 @@ class _Run:
             local = call.adjust(local, specs)
         if self.out is not None:
             local["out"] = mapped(lambda x: x._local_tensor, self.out)
-        computed = self.known.call(self.op, local) if call.compute is None else call.compute(local, specs)
+        computed = (
+            self.parameters.call(self.op, local) if call.compute is None else call.compute(local, specs)
+        )
         call.inputs = []
-        self.plan = _plans.Plan(call, found, [x._spec for x in self.given], inputs, specs)
-        return self._wrapped(found, tensors_in(computed), specs)
+        self.plan = _plans.Plan(call, full_result, [x._spec for x in self.operands], inputs, specs)
+        return self._wrapped(full_result, tensors_in(computed), specs)
 
     # Which choice ----------------------------------------------------------------------------------------------------------------
     def _choice(self, k: int) -> Choice:
         """The cheapest choice for a dimension of the mesh; the first of several."""
         self.call.pieces = lambda operand, dim: self._pieces(operand, dim, k)
-        current = [x._spec.placements[k] for x in self.given]
+        current = [x._spec.placements[k] for x in self.operands]
         best, least = None, _NEVER
         for choice in self.rule(self.call):
             if not self._keeps(choice, k) or not self._follows(choice, current):
                 continue
             cost = 0.0
-            for now, wanted, x in zip(current, choice.operands, self.given):
+            for now, wanted, x in zip(current, choice.operands, self.operands):
                 cost += _cost(now, wanted, x, self.mesh.size(k), bool(self.written))
             if cost < least:
                 best, least = choice, cost
@@ -264,7 +273,7 @@ class _Run:
     def _pieces(self, operand: int, dim: int, k: int) -> int:
         """In how many pieces an operand's dimension is cut if this dimension of the mesh cuts it, too."""
         chosen = [each.operands[operand] for each in self.choices]
-        placements = [*chosen, *self.given[operand]._spec.placements[len(chosen) :]]
+        placements = [*chosen, *self.operands[operand]._spec.placements[len(chosen) :]]
         others = [j for j, p in enumerate(placements) if j != k and p == Shard(dim)]
         return math.prod(self.mesh.size(j) for j in (*others, k))
 
@@ -282,23 +291,23 @@ class _Run:
         """Whether what is written stays where it is."""
         if not self.written or self._strided() is not None:
             return True
-        if self.op.writes and choice.operands[0] != self.given[0]._spec.placements[k]:
+        if self.op.writes and choice.operands[0] != self.operands[0]._spec.placements[k]:
             return False
         return all(wanted == x._spec.placements[k] for wanted, x in zip(choice.results, self.written))
 
     def _strided(self) -> tuple[Placement, ...] | None:
         """The placements of all operands, where these are the same and no plain shards, and the operation is element by element."""
-        first = self.given[0]._spec
+        first = self.operands[0]._spec
         if not any(isinstance(p, _StridedShard) for p in first.placements):
             return None
-        whole = [x for x in self.given if x.dim()]
-        alike = all(x._spec.placements == first.placements and x.shape == first.shape for x in whole)
+        with_dims = [x for x in self.operands if x.dim()]
+        alike = all(x._spec.placements == first.placements and x.shape == first.shape for x in with_dims)
         alike = alike and all(tuple(made.shape) == first.shape for made in self.call.results)
         return first.placements if alike and _rules.is_elementwise(self.rule) else None
 
     def _refusal(self, k: int) -> Exception:
         name = self.op.__name__
-        lie = ", ".join(f"{tuple(x.shape)} {x._spec.placements}" for x in self.given)
+        lie = ", ".join(f"{tuple(x.shape)} {x._spec.placements}" for x in self.operands)
         if self.written:
             return RuntimeError(
                 f"{name}(): in-place operations that require placement change are not supported: what is written lies as "
@@ -319,14 +328,14 @@ class _Run:
     def _wrapped(self, result: Any, computed: Sequence[Any], specs: Sequence[DTensorSpec]) -> Any:
         """The results as distributed tensors; what was written, itself."""
         if self.op.writes:
-            return self.given[0]
+            return self.operands[0]
         if self.out is not None:
             return self.out
         stream = iter(zip(computed, specs))
 
         def wrap(_: Any) -> Any:
             local, spec = next(stream)
-            return _wrap(self.op, local, spec, spec.local_shape, self.given)
+            return _wrap(self.op, local, spec, spec.local_shape, self.operands)
 
         return mapped(wrap, result)
 

@@ -152,14 +152,14 @@ def normalized(
     """
     if placements is None:
         return tuple(Replicate() for _ in range(mesh.ndim))
-    given = (placements,) if isinstance(placements, Placement) else tuple(placements)
-    if len(given) != mesh.ndim:
+    checked = (placements,) if isinstance(placements, Placement) else tuple(placements)
+    if len(checked) != mesh.ndim:
         raise ValueError(
             f"{call}(): `placements` must have the same length as `device_mesh.ndim`! "
-            f"Found placements length: {len(given)}, and device_mesh.ndim: {mesh.ndim}."
+            f"Found placements length: {len(checked)}, and device_mesh.ndim: {mesh.ndim}."
         )
     result: list[Placement] = []
-    for placement in given:
+    for placement in checked:
         if not isinstance(placement, Placement):
             raise TypeError(f"{call}(): placements are of Placement, got {type(placement).__name__}")
         if isinstance(placement, (Shard, _StridedShard)):

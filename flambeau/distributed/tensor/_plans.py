@@ -90,32 +90,36 @@ class Plan:
         self,
         call: Call,
         outline: Any,
-        given: Sequence[DTensorSpec],
+        operands: Sequence[DTensorSpec],
         inputs: Sequence[DTensorSpec],
         specs: Sequence[DTensorSpec],
     ) -> None:
         self.call, self.outline, self.writes = call, outline, bool(call.op.writes)
-        self.targets = [None if a.placements == b.placements else b.placements for a, b in zip(given, inputs)]
+        self.targets = [
+            None if a.placements == b.placements else b.placements for a, b in zip(operands, inputs)
+        ]
         self.results = [(spec.placements, spec.tensor_meta, spec.local_shape) for spec in specs]
         direct = call.compute is None and call.adjust is None
-        self.direct = direct and set(call.names) <= {*call.known.names, call.known.rest}
+        self.direct = direct and set(call.names) <= {*call.parameters.names, call.parameters.rest}
 
     def bound(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-        known = self.call.known
-        bound = known.bind(list(args), kwargs)
-        order = [n for n in (*known.names, known.rest, *known.named) if n in bound]
+        parameters = self.call.parameters
+        bound = parameters.bind(list(args), kwargs)
+        order = [n for n in (*parameters.names, parameters.rest, *parameters.named) if n in bound]
         return {name: bound[name] for name in (*order, *bound)}
 
-    def compute(self, local: dict[str, Any], given: Sequence[Any], specs: list[DTensorSpec]) -> Any:
+    def compute(self, local: dict[str, Any], operands: Sequence[Any], specs: list[DTensorSpec]) -> Any:
         """The pieces of results."""
         call = self.call
         call.inputs = [
-            x._spec if target is None else x._spec.placed(target) for x, target in zip(given, self.targets)
+            x._spec if target is None else x._spec.placed(target) for x, target in zip(operands, self.targets)
         ]
         try:
             if call.adjust is not None:
                 local = call.adjust(local, specs)
-            return call.known.call(call.op, local) if call.compute is None else call.compute(local, specs)
+            return (
+                call.parameters.call(call.op, local) if call.compute is None else call.compute(local, specs)
+            )
         finally:
             call.inputs = []
 

@@ -121,10 +121,10 @@ class _Walk:
             )
         ):
             dim = wanted.dim
-            whole = self.local.contiguous()
-            cuts = self._pieces(whole.shape[dim], k)
-            parts = [whole.narrow(dim, begin, size).contiguous() for size, begin in cuts]
-            mine = empty(parts[self.at[k]].shape, dtype=whole.dtype, device=whole.device)
+            full = self.local.contiguous()
+            cuts = self._pieces(full.shape[dim], k)
+            parts = [full.narrow(dim, begin, size).contiguous() for size, begin in cuts]
+            mine = empty(parts[self.at[k]].shape, dtype=full.dtype, device=full.device)
             calls.reduce_scatter(mine, parts, op, self._group("reduce_scatter", k))
             self.local = mine
             self._placed(k, Shard(dim))
@@ -132,9 +132,9 @@ class _Walk:
         if floating:
             self.local = self._extreme(k, current.reduce_op)
         else:
-            whole = self.local.clone().contiguous()
-            calls.all_reduce(whole, op, self._group("all_reduce", k))
-            self.local = whole
+            full = self.local.clone().contiguous()
+            calls.all_reduce(full, op, self._group("all_reduce", k))
+            self.local = full
         self._placed(k, Replicate())
 
     def _extreme(self, k: int, how: str) -> Tensor:
@@ -180,17 +180,17 @@ class _Walk:
         shape = list(self.local.shape)
         shape[dim] = self.spec.cut(dim, order[:-1])[0]
         size, begin = self._pieces(shape[dim], k)[self.at[k]]
-        whole = self.local.new_zeros(shape)
-        whole.narrow(dim, begin, size).copy_(self.local)
-        self.local = whole
+        full = self.local.new_zeros(shape)
+        full.narrow(dim, begin, size).copy_(self.local)
+        self.local = full
         self._placed(k, Partial())
 
     def _join(self, k: int, dim: int) -> None:
         """Every process gets all pieces along a dimension of the mesh."""
         before = tuple(other for other in self.spec.orders[dim] if other != k)
-        whole, local = self.spec.cut(dim, before)[0], self.local.contiguous()
+        length, local = self.spec.cut(dim, before)[0], self.local.contiguous()
         shape, result = list(local.shape), []
-        for size, _ in self._pieces(whole, k):
+        for size, _ in self._pieces(length, k):
             shape[dim] = size
             result.append(empty(shape, dtype=local.dtype, device=local.device))
         calls.all_gather(result, local, self._group("all_gather", k))

@@ -23,7 +23,7 @@ ADDED = ("sum", "avg")  # the reductions with which a linear function may change
 REDUCTIONS = ("sum", "avg", "max", "min", "product")  # those with which what moves elements may
 
 
-def whole(call: Call) -> Choice:
+def replicated(call: Call) -> Choice:
     """Everything on every process."""
     return call.choice({}, Replicate())
 
@@ -40,7 +40,7 @@ def _element(call: Call, dim: int, rank: int, shape: Sequence[int]) -> Choice:
 
 def pointwise(call: Call) -> Iterator[Choice]:
     """Cut along any dimension; still to be added up, where the operation is linear."""
-    yield whole(call)
+    yield replicated(call)
     shape = tuple(call.results[0].shape)
     for dim in range(len(shape)):
         yield _element(call, dim, len(shape), shape)
@@ -63,12 +63,12 @@ def _linear(call: Call) -> Iterator[Choice]:
 
 
 def _operands(call: Call) -> list[str]:
-    return [name for name in ("input", "other", "end") if name in call.known.names]
+    return [name for name in ("input", "other", "end") if name in call.parameters.names]
 
 
 def unary(call: Call) -> Iterator[Choice]:
     """What copies elements, or changes their dtype: as it lies."""
-    yield whole(call)
+    yield replicated(call)
     for dim in range(call.operands[0].dim()):
         yield call.choice({call.names[0]: Shard(dim)}, Shard(dim))
     for how in REDUCTIONS:
@@ -80,7 +80,7 @@ def converted(call: Call) -> Iterator[Choice]:
     yield from unary(call)
 
 
-converted.whole_results = lambda call: call.operands[0]  # type: ignore[attr-defined]
+converted.full_results = lambda call: call.operands[0]  # type: ignore[attr-defined]
 
 
 def written(call: Call) -> Iterator[Choice]:
@@ -90,12 +90,12 @@ def written(call: Call) -> Iterator[Choice]:
 
 def created(call: Call) -> Iterator[Choice]:
     """What fills a tensor, or makes one like it: as it lies."""
-    yield whole(call)
+    yield replicated(call)
     for dim in range(call.operands[0].dim()):
         yield call.choice({call.names[0]: Shard(dim)}, Shard(dim))
 
 
-created.whole_results = lambda call: call.operands[0]  # type: ignore[attr-defined]
+created.full_results = lambda call: call.operands[0]  # type: ignore[attr-defined]
 
 
 def drawn(call: Call) -> Iterator[Choice]:
@@ -107,19 +107,19 @@ def drawn(call: Call) -> Iterator[Choice]:
     def compute(local: dict[str, Any], specs: Sequence[Any]) -> Any:
         spec, piece = specs[0], local[name]
         numbers = empty_strided(spec.shape, spec.stride, dtype=piece.dtype)
-        call.known.call(call.op, {**local, name: numbers})
+        call.parameters.call(call.op, {**local, name: numbers})
         return piece.copy_(redistributed(numbers, spec.placed((Replicate(),) * spec.mesh.ndim), spec))
 
     call.compute = compute
     yield from created(call)
 
 
-drawn.whole_results = lambda call: call.operands[0]  # type: ignore[attr-defined]
+drawn.full_results = lambda call: call.operands[0]  # type: ignore[attr-defined]
 
 
 def reduction(call: Call) -> Iterator[Choice]:
     """Cut along a dimension that stays; along one that is reduced, pieces are reduced, and their results are to be."""
-    yield whole(call)
+    yield replicated(call)
     x = call.operands[0]
     rank = x.dim()
     reduced = dims_of(call.argument("dim"), rank)
@@ -151,20 +151,20 @@ def _extreme(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> Any:
     """The greatest of a piece; of an empty one, what is less than all."""
     x = local[call.names[0]]
     if x.numel() or 0 in call.operands[0].shape:
-        return call.known.call(call.op, local)
+        return call.parameters.call(call.op, local)
     kind = call.results[0].dtype
     return x.new_full(specs[0].local_shape, identity(call.op, kind), dtype=kind)
 
 
 def along(call: Call) -> Iterator[Choice]:
     """What works along `dim`: cut along any other dimension, all operands that have as many."""
-    yield whole(call)
+    yield replicated(call)
     x = call.operands[0]
-    given = call.argument("dim" if "dim" in call.known.names else "dims")
+    dims = call.argument("dim" if "dim" in call.parameters.names else "dims")
     rank = x.dim()
-    if given is None:
+    if dims is None:
         return
-    rows = dims_of(given, rank)
+    rows = dims_of(dims, rank)
     for dim in range(rank):
         if dim in rows or any(t.dim() == rank and t.shape[dim] != x.shape[dim] for t in call.operands):
             continue
@@ -180,7 +180,7 @@ def _place_after(result: Any, dim: int, rows: Sequence[int], rank: int) -> Shard
 
 def over(call: Call) -> Iterator[Choice]:
     """A reduction or a function of rows on several tensors: `RowOp.over`."""
-    yield whole(call)
+    yield replicated(call)
     rank = max(t.dim() for t in call.operands)
     shape = broadcast([tuple(t.shape) for t in call.operands], rank)
     rows = dims_of(call.bound["dim"], rank)
@@ -229,7 +229,7 @@ def broadcast(shapes: Sequence[tuple[int, ...]], rank: int) -> tuple[int, ...]:
 
 def _norm(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> Any:
     """The Euclidean norm of pieces, whose squares are added up."""
-    result = call.known.call(call.op, local)
+    result = call.parameters.call(call.op, local)
     x = call.inputs[0]
     rows = dims_of(call.bound["dim"], x.ndim)
     over_mesh = [k for k, p in enumerate(x.placements) if isinstance(p, Shard) and p.dim in rows]
@@ -246,8 +246,8 @@ def reduced_over(local: Any, spec: Any, over_mesh: Sequence[int], how: str) -> A
 
 def like(call: Call) -> Iterator[Choice]:
     """What reads shape, dtype and device alone: as its model lies, and whole where that is still to be reduced."""
-    yield whole(call)
-    sized = "size" in call.known.names
+    yield replicated(call)
+    sized = "size" in call.parameters.names
     same = (sized or call.op.like is True) and call.results[0].shape == call.operands[0].shape
     if sized:
         call.adjust = lambda local, specs: {**local, "size": specs[0].local_shape}
@@ -259,7 +259,7 @@ def like(call: Call) -> Iterator[Choice]:
 
 def join(call: Call) -> Iterator[Choice]:
     """`cat` and `stack`: cut along another dimension."""
-    yield whole(call)
+    yield replicated(call)
     rank = call.results[0].dim()
     new = rank > max(t.dim() for t in call.operands)
     at = call.argument("dim") % max(rank, 1)
@@ -274,7 +274,7 @@ def join(call: Call) -> Iterator[Choice]:
 
 def matrices(call: Call) -> Iterator[Choice]:
     """What works on the last two dimensions."""
-    yield whole(call)
+    yield replicated(call)
     for dim in range(call.operands[0].dim() - 2):
         yield Choice((Shard(dim),) * len(call.operands), (Shard(dim),) * len(call.results))
 
@@ -286,7 +286,7 @@ def view(call: Call) -> Iterator[Choice]:
     What it does to strides tells which these are, and what it does to a piece: found by a tensor in whose strides the steps along
     different dimensions cannot be mistaken for each other.
     """
-    yield whole(call)
+    yield replicated(call)
     x = call.operands[0]
     strides, step = [0] * x.dim(), 1
     for dim in reversed(range(x.dim())):
@@ -294,7 +294,7 @@ def view(call: Call) -> Iterator[Choice]:
         step *= x.shape[dim] + 3
     probe = empty_strided(tuple(x.shape), strides, dtype=x.dtype, device="meta")
     bound = {name: mapped(lambda t: probe if t is x else t, value) for name, value in call.bound.items()}
-    result = tensors_in(call.known.call(call.op, bound))
+    result = tensors_in(call.parameters.call(call.op, bound))
 
     def compute(local: dict[str, Any], specs: Sequence[Any]) -> Any:
         piece = next(iter(tensors_in(local)))
@@ -328,8 +328,8 @@ def steps(distance: int, strides: Sequence[int], own: Sequence[int]) -> int:
 
 
 def _moved(result: Any, stride: int, size: int) -> int | None:
-    found = [d for d, s in enumerate(result.stride()) if s == stride and result.shape[d] == size]
-    return found[0] if len(found) == 1 else None
+    matches = [d for d, s in enumerate(result.stride()) if s == stride and result.shape[d] == size]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _of_parts(call: Call) -> Iterator[Choice]:
@@ -341,7 +341,7 @@ def _of_parts(call: Call) -> Iterator[Choice]:
 
 def complex_view(call: Call) -> Iterator[Choice]:
     """A view as complex numbers, or as pairs of real ones: along all dimensions but that of the pairs."""
-    yield whole(call)
+    yield replicated(call)
     for dim in range(min(call.operands[0].dim(), call.results[0].dim())):
         yield Choice((Shard(dim),), (Shard(dim),))
 
@@ -349,7 +349,7 @@ def complex_view(call: Call) -> Iterator[Choice]:
 def expand(call: Call) -> Iterator[Choice]:
     """Along dimensions that are not expanded."""
     call.compute = lambda local, specs: local[call.names[0]].expand(specs[0].local_shape)
-    yield whole(call)
+    yield replicated(call)
     x, shape = call.operands[0], call.results[0].shape
     ahead = len(shape) - x.dim()
     for dim in range(x.dim()):
@@ -363,7 +363,7 @@ def expand(call: Call) -> Iterator[Choice]:
 def reshape(call: Call) -> Iterator[Choice]:
     """Along dimensions that stay; of several that are joined, or that one is taken apart into, along the first, if pieces are even."""
     call.compute = lambda local, specs: _reshaped(call, local, specs)
-    yield whole(call)
+    yield replicated(call)
     x, made = call.operands[0], call.results[0]
     for before, after in groups(tuple(x.shape), tuple(made.shape)):
         if len(before) == len(after) == 1:
@@ -420,11 +420,11 @@ def is_elementwise(rule: Any) -> bool:
     return rule in (pointwise, unary, converted, written, created, like)
 
 
-def whole_results(call: Call, rule: Any) -> Any:
+def full_results(call: Call, rule: Any) -> Any:
     """What the operation makes of whole tensors without data."""
-    if hasattr(rule, "whole_results"):
-        return rule.whole_results(call)
-    return call.known.call(call.op, call.bound)
+    if hasattr(rule, "full_results"):
+        return rule.full_results(call)
+    return call.parameters.call(call.op, call.bound)
 
 
 BY_KIND: dict[str, Any] = {
@@ -452,7 +452,7 @@ NAMED: dict[str, Any] = {
     "reshape": reshape,
     "viewed": viewed,
     "along": along,
-    "whole": lambda call: iter((whole(call),)),
+    "whole": lambda call: iter((replicated(call),)),
     "like": like,
     "matrices": matrices,
 }

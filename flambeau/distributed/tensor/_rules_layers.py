@@ -9,7 +9,7 @@ from ...core.call.function import FunctionOp
 from ...core.make.create import empty, empty_strided
 from ...core.views.strided import through_op
 from ._call import Call, Choice, dims_of, mapped
-from ._rules import ADDED, BY_KIND, NAMED, REDUCTIONS, along, reduced_over, steps, view, whole
+from ._rules import ADDED, BY_KIND, NAMED, REDUCTIONS, along, reduced_over, replicated, steps, view
 from ._rules_products import labelled
 from .placement_types import Partial, Replicate, Shard
 
@@ -19,7 +19,7 @@ loss_is_parallel = False  # whether classes may be cut in cross-entropy: `parall
 # Norms, attention, convolution ----------------------------------------------------------------------------------------------------------
 def norm_of_rows(call: Call) -> Iterator[Choice]:
     """A norm over the last dimensions, and its gradients: cut along the others, over which gradients of weights are added up."""
-    yield whole(call)
+    yield replicated(call)
     rank = max(t.dim() for t in call.operands)
     ahead = list(range(rank - call.bound["rank"]))
 
@@ -35,7 +35,7 @@ def norm_of_rows(call: Call) -> Iterator[Choice]:
 
 def attention(call: Call) -> Iterator[Choice]:
     """Scaled dot-product attention and its gradients: cut along batches and heads."""
-    yield whole(call)
+    yield replicated(call)
     if call.argument("dropout_p"):
         return
     query = call.bound["query"]
@@ -56,7 +56,7 @@ def attention(call: Call) -> Iterator[Choice]:
 
 def convolution(call: Call) -> Iterator[Choice]:
     """Cut along images."""
-    yield whole(call)
+    yield replicated(call)
     if call.operands[0].shape[0]:
         ins = [Replicate()] * len(call.operands)
         ins[0] = Shard(0)  # type: ignore[call-overload]
@@ -65,7 +65,7 @@ def convolution(call: Call) -> Iterator[Choice]:
 
 def convolution_gradient(call: Call) -> Iterator[Choice]:
     """Cut along images, over which the gradients of weights are added up."""
-    yield whole(call)
+    yield replicated(call)
     if call.operands[0].shape[0]:
         wanted = call.bound["wanted"]
         outs = tuple(Shard(0) if k == 0 else Partial() for k in range(3) if wanted[k])
@@ -75,7 +75,7 @@ def convolution_gradient(call: Call) -> Iterator[Choice]:
 # Cross-entropy --------------------------------------------------------------------------------------------------------------------------
 def cross_entropy(call: Call) -> Iterator[Choice]:
     """Cut along rows, or, under `loss_parallel`, along classes."""
-    yield whole(call)
+    yield replicated(call)
     how = call.bound["how"]
     call.compute = lambda local, specs: _entropy(call, local, specs)
     rows = (Shard(0) if how == "none" else Partial(), Shard(0), Shard(0), Replicate())
@@ -92,12 +92,12 @@ def _classes_here(call: Call, target: Any, first: int, count: int) -> tuple[Any,
     """Which rows count, which have their class here, and its number here.  IndexError for a class that there is not."""
     from ...operations.neural.losses.losses import _refuse_classes
 
-    kept = target != call.bound["ignore_index"]
+    not_ignored = target != call.bound["ignore_index"]
     classes = call.operands[call.names.index("input")].shape[1]
-    if bool((kept & ((target < 0) | (target >= classes))).any()):
+    if bool((not_ignored & ((target < 0) | (target >= classes))).any()):
         _refuse_classes("cross_entropy", target, call.bound["ignore_index"], classes)
-    inside = kept & (target >= first) & (target < first + count)
-    return kept, inside, (target - first).masked_fill(~inside, 0)
+    inside = not_ignored & (target >= first) & (target < first + count)
+    return not_ignored, inside, (target - first).masked_fill(~inside, 0)
 
 
 def _entropy(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
@@ -105,26 +105,26 @@ def _entropy(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> tuple[A
     spec, how = call.inputs[0], call.bound["how"]
     by_rows, by_classes = _cut_by(spec, 0), _cut_by(spec, 1)
     if not by_rows and not by_classes:
-        return call.known.call(call.op, local)
+        return call.parameters.call(call.op, local)
     x, target = local["input"], local["target"]
     wide = x.float() if x.element_size() < 4 else x
     count, first = spec.cut(1)
-    kept, inside, here = _classes_here(call, target, first, count)
+    not_ignored, inside, here = _classes_here(call, target, first, count)
     few = wide.amax(1, True) if count else wide.new_full((len(target), 1), -float("inf"))
     top = reduced_over(few, spec, by_classes, "max")
     centred = wide - top
     total = reduced_over(centred.exp().sum(1, True), spec, by_classes, "sum").log()
     chosen = centred.gather(1, here.unsqueeze(1)) if count else wide.new_zeros((len(target), 1))
     chosen = reduced_over(chosen.masked_fill(~inside.unsqueeze(1), 0.0), spec, by_classes, "sum")
-    losses = (total - chosen).masked_fill(~kept.unsqueeze(1), 0.0).squeeze(1)
-    many = reduced_over(kept.sum().to(wide.dtype), spec, by_rows, "sum")
+    losses = (total - chosen).masked_fill(~not_ignored.unsqueeze(1), 0.0).squeeze(1)
+    many = reduced_over(not_ignored.sum().to(wide.dtype), spec, by_rows, "sum")
     loss = losses if how == "none" else losses.sum() if how == "sum" else losses.sum() / many
     return tuple(t.to(made.dtype) for t, made in zip((loss, top, total, many), call.results))  # type: ignore[return-value]
 
 
 def cross_entropy_gradient(call: Call) -> Iterator[Choice]:
     """As the loss."""
-    yield whole(call)
+    yield replicated(call)
     call.compute = lambda local, specs: _entropy_gradient(call, local, specs)
     rows = {name: Shard(0) for name in ("input", "target", "top", "total")}
     if call.bound["how"] == "none":
@@ -136,18 +136,18 @@ def cross_entropy_gradient(call: Call) -> Iterator[Choice]:
 def _entropy_gradient(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> Any:
     spec = call.inputs[call.names.index("input")]
     if not _cut_by(spec, 1):
-        return call.known.call(call.op, local)
+        return call.parameters.call(call.op, local)
     count, first = spec.cut(1)
     target = local["target"]
-    kept, inside, here = _classes_here(call, target, first, count)
-    nowhere = here.masked_fill(~inside, -1).masked_fill(~kept, -100)
-    return call.known.call(call.op, {**local, "target": nowhere, "ignore_index": -100})
+    not_ignored, inside, here = _classes_here(call, target, first, count)
+    nowhere = here.masked_fill(~inside, -1).masked_fill(~not_ignored, -100)
+    return call.parameters.call(call.op, {**local, "target": nowhere, "ignore_index": -100})
 
 
 # Indices --------------------------------------------------------------------------------------------------------------------------------
 def rows_by_index(call: Call) -> Iterator[Choice]:
     """`index_select`, and so `embedding`: along other dimensions, along the indices, or of a cut dimension what is here, to be added up."""
-    yield whole(call)
+    yield replicated(call)
     x = call.operands[0]
     at = call.argument("dim") % max(x.dim(), 1)
     if x.dim() == 0 or call.operands[1].dim() == 0:
@@ -165,7 +165,7 @@ def _selected(call: Call, local: dict[str, Any], at: int) -> Any:
     """The rows that are here; zeros in place of the others.  IndexError for an index that there is not."""
     spec = call.inputs[0]
     if at not in spec.orders:
-        return call.known.call(call.op, local)
+        return call.parameters.call(call.op, local)
     x, index = local[call.names[0]], local["index"]
     rows = spec.shape[at]
     wrong = (index < 0) | (index >= rows)
@@ -198,14 +198,14 @@ def item_of(call: Call) -> Iterator[Choice]:
     if len(call.operands) == 1:
         yield from view(call)
         return
-    yield whole(call)
+    yield replicated(call)
     x = call.operands[0]
     for dim in range(x.dim()):
         shape = [*x.shape]
         shape[dim] = _PROBED
         probe = empty(shape, dtype=x.dtype, device="meta")
         try:
-            result = call.known.call(call.op, {**call.bound, call.names[0]: probe})
+            result = call.parameters.call(call.op, {**call.bound, call.names[0]: probe})
         except Exception:  # another size does not fit the key: the dimension is touched
             continue
         if (
@@ -217,16 +217,16 @@ def item_of(call: Call) -> Iterator[Choice]:
             yield Choice(ins, (Shard(place),))
 
 
-class _Whole:
+class _WithFullCall:
     """A rule of what is made of other operations on distributed tensors."""
 
     def __init__(self, function: Any) -> None:
-        self.whole_call = function
+        self.full_call = function
 
 
-def _set_item(op: Any, known: Any, bound: dict[str, Any], out: Any) -> Any:
+def _set_item(op: Any, parameters: Any, bound: dict[str, Any], out: Any) -> Any:
     """`x[key] = value`: into a view of it, whose pieces lie in those of x."""
-    x, key, value = bound[known.names[0]], bound["key"], bound["value"]
+    x, key, value = bound[parameters.names[0]], bound["key"], bound["value"]
     part = x[key]
     if part._local_tensor.numel() and not _shares(part._local_tensor, x._local_tensor):
         raise RuntimeError(
@@ -244,7 +244,7 @@ def _shares(one: Any, other: Any) -> bool:
 
 def repeated(call: Call) -> Iterator[Choice]:
     """Along dimensions that are not repeated."""
-    yield whole(call)
+    yield replicated(call)
     times, rank = call.bound["times"], call.operands[0].dim()
     for dim in range(rank):
         place = dim + len(times) - rank
@@ -254,7 +254,7 @@ def repeated(call: Call) -> Iterator[Choice]:
 
 def padded(call: Call) -> Iterator[Choice]:
     """Along dimensions that get no padding."""
-    yield whole(call)
+    yield replicated(call)
     sizes, out = call.bound["sizes"], call.bound["out"]
 
     def adjust(local: dict[str, Any], specs: Sequence[Any]) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def padded(call: Call) -> Iterator[Choice]:
 # Random numbers -------------------------------------------------------------------------------------------------------------------------
 def random_like(call: Call) -> Iterator[Choice]:
     """Random numbers in a tensor's shape: those that one process draws, of which each takes its piece."""
-    yield whole(call)
+    yield replicated(call)
     call.compute = lambda local, specs: _piece_of_drawn(call, local, specs)
     for dim in range(call.operands[0].dim()):
         yield call.choice({call.names[0]: Shard(dim)}, Shard(dim))
@@ -280,8 +280,8 @@ def random_like(call: Call) -> Iterator[Choice]:
 
 def _piece_of_drawn(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> Any:
     x, spec = local[call.names[0]], specs[0]
-    whole_like = empty(spec.shape, dtype=x.dtype, device=x.device)
-    drawn = call.known.call(call.op, {**local, call.names[0]: whole_like})
+    like_full = empty(spec.shape, dtype=x.dtype, device=x.device)
+    drawn = call.parameters.call(call.op, {**local, call.names[0]: like_full})
     for dim in spec.orders:
         size, begin = spec.cut(dim)
         drawn = drawn.narrow(dim, begin, size)
@@ -289,24 +289,24 @@ def _piece_of_drawn(call: Call, local: dict[str, Any], specs: Sequence[Any]) -> 
 
 
 # Answers --------------------------------------------------------------------------------------------------------------------------------
-def _number(op: Any, known: Any, bound: dict[str, Any], out: Any) -> Any:
+def _number(op: Any, parameters: Any, bound: dict[str, Any], out: Any) -> Any:
     """A query of values: answered by the whole."""
     return op(*(x.full_tensor() if hasattr(x, "_spec") else x for x in bound.values()))
 
 
-def _outline(op: Any, known: Any, bound: dict[str, Any], out: Any) -> Any:
+def _outline(op: Any, parameters: Any, bound: dict[str, Any], out: Any) -> Any:
     """A query of shapes and dtypes: answered by the whole without data."""
 
     def outline(x: Any) -> Any:
         return empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype, device="meta")
 
-    return known.call(op, mapped(outline, bound))
+    return parameters.call(op, mapped(outline, bound))
 
 
 # What backward calls --------------------------------------------------------------------------------------------------------------------
-def _through(op: Any, known: Any, bound: dict[str, Any], out: Any) -> Any:
+def _through(op: Any, parameters: Any, bound: dict[str, Any], out: Any) -> Any:
     """The gradients of views and joins, by operations."""
-    node, grads = bound["node"], bound.get(known.rest, ())
+    node, grads = bound["node"], bound.get(parameters.rest, ())
     kind, *facts = node.described()
     if kind == "split":
         return (_joined(grads, *facts),)
@@ -354,7 +354,7 @@ place = FunctionOp(_place, "place", owns=False)
 
 def placed(call: Call) -> Iterator[Choice]:
     """Cut along dimensions that the view has whole."""
-    yield whole(call)
+    yield replicated(call)
     source, strides, offset = call.bound["source"], call.bound["strides"], call.bound["offset"]
     dense, step = [0] * len(source), 1
     for dim in reversed(range(len(source))):
@@ -384,12 +384,12 @@ def _placed_locally(
 
 
 place.sharding_rule = placed
-through_op.sharding_rule = _Whole(_through)
+through_op.sharding_rule = _WithFullCall(_through)
 
 
 def expanded_again(call: Call) -> Iterator[Choice]:
     """The gradient of a sum: along dimensions that it repeats, each process makes its piece."""
-    yield whole(call)
+    yield replicated(call)
     sizes, keepdim = tuple(call.bound["sizes"]), call.bound["keepdim"]
     dims = dims_of(call.bound["dims"], len(sizes)) if sizes else ()
     call.adjust = lambda local, specs: {**local, "sizes": specs[0].local_shape}
@@ -413,10 +413,10 @@ NAMED.update(
         "rows by index": rows_by_index,
         "added by index": added_by_index,
         "item": item_of,
-        "set item": _Whole(_set_item),
+        "set item": _WithFullCall(_set_item),
         "random": random_like,
-        "number": _Whole(_number),
-        "outline": _Whole(_outline),
+        "number": _WithFullCall(_number),
+        "outline": _WithFullCall(_outline),
         "repeat": repeated,
         "pad": padded,
         "expanded again": expanded_again,

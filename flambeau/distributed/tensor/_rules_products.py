@@ -7,7 +7,7 @@ from typing import Any
 
 from ...func._rules_products import _COLUMN, _ROW, _SCALAR, _TRANSPOSED
 from ._call import Call, Choice
-from ._rules import ADDED, NAMED, whole
+from ._rules import ADDED, NAMED, replicated
 from .placement_types import Partial, Placement, Replicate, Shard
 
 Labels = Sequence[Hashable]
@@ -76,7 +76,7 @@ def _matrix(x: Any, form: int, rows: Hashable, columns: Hashable) -> list[Hashab
 
 def product(call: Call) -> Iterator[Choice]:
     """`matmul` and its kin, with an addend or without."""
-    yield whole(call)
+    yield replicated(call)
     added = len(call.operands) - 2
     a, b = call.operands[added], call.operands[added + 1]
     left = _matrix(a, _ROW if a.dim() == 1 else 0, "m", "k")
@@ -99,7 +99,7 @@ def product(call: Call) -> Iterator[Choice]:
 
 def gradient(call: Call) -> Iterator[Choice]:
     """`product_as`: dimensions in front that the result lacks are added up."""
-    yield whole(call)
+    yield replicated(call)
     a, b = call.operands
     left = _matrix(a, call.bound["a_form"], "m", "k")
     right = _matrix(b, call.bound["b_form"], "k", "n")
@@ -117,7 +117,7 @@ def gradient(call: Call) -> Iterator[Choice]:
 
 def columns_summed(call: Call) -> Iterator[Choice]:
     """The sum over all dimensions but the last."""
-    yield whole(call)
+    yield replicated(call)
     labels = list(range(call.operands[0].dim()))
     yield from labelled(call, [labels], [labels[-1:]], labels[:-1])
     for how in ADDED:

@@ -21,7 +21,7 @@ from ..graph_signature import ExportGraphSignature
 from . import payload, schema
 from .reader import MOST_NODES, GraphReader, check_name
 from .signature import argument_spec, input_spec, output_spec
-from .texts import Kept, parsed
+from .texts import UnparsedExpr, parsed
 
 FORMAT, ARCHIVE_VERSION = "pt2", 0
 WEIGHTS, CONSTANTS, MODELS, SAMPLES, EXTRA = (
@@ -98,8 +98,8 @@ def opened(file: Any) -> tuple[Archive, str]:
     require(result == FORMAT, f"the archive's format is {short(result)}, not {FORMAT!r}")
     if f"{roots[0]}/archive_version" in archive.entries:
         version = _text(archive, f"{roots[0]}/archive_version").strip()
-        known = version.isdigit() and len(version) < 9 and int(version) <= ARCHIVE_VERSION
-        require(known, f"the archive's version is {short(version)}; {ARCHIVE_VERSION} is read")
+        is_supported = version.isdigit() and len(version) < 9 and int(version) <= ARCHIVE_VERSION
+        require(is_supported, f"the archive's version is {short(version)}; {ARCHIVE_VERSION} is read")
     return archive, roots[0]
 
 
@@ -230,15 +230,15 @@ def _check_called(program: ExportedProgram) -> None:
     except (ValueError, AssertionError) as error:
         raise Damaged(str(error)[:300]) from None
     signature = program.graph_signature
-    taken, given = call.in_spec.num_leaves, call.out_spec.num_leaves  # type: ignore[union-attr]
+    taken, returned = call.in_spec.num_leaves, call.out_spec.num_leaves  # type: ignore[union-attr]
     inputs, outputs = len(signature.user_inputs), len(signature.user_outputs)
     require(taken == inputs, f"the arguments have {taken} leaves, and the graph takes {inputs}")
-    require(given == outputs, f"the result has {given} leaves, and the graph gives {outputs}")
+    require(returned == outputs, f"the result has {returned} leaves, and the graph gives {outputs}")
     for node in program.graph.nodes:
         if node.op == "placeholder" and "val" not in node.meta:
             raise Damaged(f"there is no description of the input {short(node.name)}")
         for size in getattr(node.meta.get("val"), "shape", ()) if node.op == "placeholder" else ():
-            if isinstance(size, Kept):
+            if isinstance(size, UnparsedExpr):
                 raise Damaged(f"the input {node.name} has a size that is not computed here: {size.text[:80]}")
 
 

@@ -100,8 +100,8 @@ def write(
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise RuntimeError(f"export.save(): {name} is a {type(tensor).__name__}, which no archive holds")
-        plain = type(tensor) in (Tensor, Parameter) and str(tensor.layout).endswith("strided")
-        storage = tensor.untyped_storage() if plain else None
+        is_strided = type(tensor) in (Tensor, Parameter) and str(tensor.layout).endswith("strided")
+        storage = tensor.untyped_storage() if is_strided else None
         key = id(tensor) if storage is None else (str(tensor.device), storage._address(), storage.nbytes())
         path = paths.get(key)
         if path is None:

@@ -25,7 +25,7 @@ from ...nn.modules.module import Module
 from .._values import TensorValue
 from . import schema
 from .payload import place
-from .texts import Kept, parsed
+from .texts import UnparsedExpr, parsed
 
 MOST_NODES = 1 << 20
 _PART = re.compile(r"[A-Za-z0-9_@:+-]+")  # of a dotted name; code has what is no identifier as a text
@@ -64,10 +64,10 @@ def function_of(text: str) -> Callable[..., Any]:
 def check_name(name: str, what: str) -> str:
     """A dotted name of a parameter, a buffer or a graph; Damaged for one that modules cannot have."""
     parts = name.split(".")
-    plain = all(_PART.fullmatch(p) for p in parts)
+    is_valid = all(_PART.fullmatch(p) for p in parts)
     if (
         len(name) > MOST_LETTERS
-        or not plain
+        or not is_valid
         or parts[-1] in _TAKEN
         or any(p.startswith("__") for p in parts)
         or len(parts) > 64
@@ -89,7 +89,7 @@ class GraphReader:
         self.nodes: dict[str, Node] = {}
         self.sizes: dict[str, Any] = {}  # texts that were read
         self.hints: dict[str, int] = {}  # symbols in the example
-        self.known = {
+        self.metas = {
             **{name: ("tensor", v) for name, v in data["tensor_values"].items()},
             **{name: ("int", v) for name, v in data["sym_int_values"].items()},
             **{name: ("float", v) for name, v in (data.get("sym_float_values") or {}).items()},
@@ -142,7 +142,7 @@ class GraphReader:
 
     def meta(self, name: str) -> Any:
         """The description of a value."""
-        result = self.known.get(name)
+        result = self.metas.get(name)
         if result is None:
             raise Damaged(f"there is no description of the value {short(name)}")
         kind, data = result
@@ -153,7 +153,7 @@ class GraphReader:
             if kind == "int":
                 return size
             names = size.symbols() if hasattr(size, "symbols") else ()
-            return Kept(data["as_expr"]["expr_str"], tuple(sorted(names)), kind)
+            return UnparsedExpr(data["as_expr"]["expr_str"], tuple(sorted(names)), kind)
         ((_, value),) = data.items()
         return schema.number(value) if kind == "float" else value
 
@@ -266,40 +266,40 @@ class GraphReader:
         function = function_of(data["target"])
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        plain = getattr(function, "_schema", None)
-        order = [a.name for a in plain.arguments] if plain is not None else []
-        required = {a.name for a in plain.arguments if not a.kwarg_only} if plain is not None else set()
-        for k, given in enumerate(data["inputs"]):
-            name, kind = given["name"], given.get("kind")
+        schema = getattr(function, "_schema", None)
+        order = [a.name for a in schema.arguments] if schema is not None else []
+        required = {a.name for a in schema.arguments if not a.kwarg_only} if schema is not None else set()
+        for k, input in enumerate(data["inputs"]):
+            name, kind = input["name"], input.get("kind")
             by_place = kind == POSITIONAL or (kind is None and (not name or name in required))
             at = not kwargs and by_place and (not order or (k < len(order) and order[k] == name))
-            if at or plain is None and (not name or by_place):
+            if at or schema is None and (not name or by_place):
                 require(not kwargs, "an argument by position follows one by name")
-                args.append(self.value(given["arg"]))
+                args.append(self.value(input["arg"]))
             else:
                 require(
                     name.isidentifier() and not keyword.iskeyword(name) and name not in kwargs,
                     f"{short(name)} is no name of an argument",
                 )
-                kwargs[name] = self.value(given["arg"])
-        if plain is not None:
-            kwargs = self._by_schema(data["target"], plain, args, kwargs)
+                kwargs[name] = self.value(input["arg"])
+        if schema is not None:
+            kwargs = self._by_schema(data["target"], schema, args, kwargs)
         node = self.graph.call_function(function, tuple(args), kwargs, name=self._node_name(data))
         node.meta.update(metadata(data["metadata"]))
         self._outputs(data, node)
 
-    def _by_schema(self, target: str, plain: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _by_schema(self, target: str, schema: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Keyword arguments in the schema's order; Damaged where the call is none of the overload."""
-        known = {a.name: k for k, a in enumerate(plain.arguments)}
+        positions = {a.name: k for k, a in enumerate(schema.arguments)}
         for name in kwargs:
-            if name not in known or known[name] < len(args):
+            if name not in positions or positions[name] < len(args):
                 raise Damaged(f"{short(target)} has no argument {short(name)}")
-        if len(args) > len(known):
-            raise Damaged(f"{short(target)} takes {len(known)} arguments, got {len(args)}")
-        for name, k in known.items():
-            if k >= len(args) and name not in kwargs and not plain.arguments[k].defaulted:
+        if len(args) > len(positions):
+            raise Damaged(f"{short(target)} takes {len(positions)} arguments, got {len(args)}")
+        for name, k in positions.items():
+            if k >= len(args) and name not in kwargs and not schema.arguments[k].defaulted:
                 raise Damaged(f"{short(target)} is called without {short(name)}")
-        return {name: kwargs[name] for name in known if name in kwargs}
+        return {name: kwargs[name] for name in positions if name in kwargs}
 
     def _node_name(self, data: Any) -> str | None:
         if data.get("name"):
@@ -382,9 +382,9 @@ def metadata(data: dict[str, str]) -> dict[str, Any]:
         result["nn_module_stack"] = stack
     if data.get("torch_fn"):
         result["torch_fn"] = tuple(data["torch_fn"].split(";"))
-    kept = {k: v for k, v in data.items() if k in ("source_fn_stack", "custom", "from_node")}
-    if kept:  # written again as it was read
-        result["archived"] = kept
+    archived = {k: v for k, v in data.items() if k in ("source_fn_stack", "custom", "from_node")}
+    if archived:  # written again as it was read
+        result["archived"] = archived
     return result
 
 

@@ -131,8 +131,8 @@ def hints_of(program: ExportedProgram) -> dict[str, int]:
     args, kwargs = program.example_inputs
     specs = program.graph_signature.input_specs
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
-    given = [n.meta.get("val") for n, s in zip(nodes, specs) if s.kind is InputKind.USER_INPUT]
-    guards = Guards(paths(spec, names_of(program)), given, program._ranges())
+    examples = [n.meta.get("val") for n, s in zip(nodes, specs) if s.kind is InputKind.USER_INPUT]
+    guards = Guards(paths(spec, names_of(program)), examples, program._ranges())
     try:
         return {**result, **guards.check(leaves_of(args, kwargs, spec))}
     except (Violation, ValueError):  # the example is another's: PyTorch's archives may have any

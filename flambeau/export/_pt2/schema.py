@@ -193,7 +193,7 @@ UNIONS: dict[str, dict[str, str]] = {
         "as_float_lists": "[[number]]",
     },
 }
-_PLAIN = {"int": int, "bool": bool, "text": str}
+_SCALARS = {"int": int, "bool": bool, "text": str}
 _Codes = dict[int, Any]
 _CODED: dict[str, tuple[_Codes, _Codes]] = {
     "dtype": (_NAMES, DTYPES),
@@ -244,8 +244,8 @@ def checked(data: Any, kind: str, path: str, depth: int = 0) -> Any:
         for key, value in data.items():
             _require(not _LONE.search(key), path, "names that are text", key)
             checked(value, kind[1:-1], f"{path}.{key[:60]}", depth + 1)
-    elif kind in _PLAIN:
-        _require(type(data) is _PLAIN[kind], path, f"a {kind}", data)
+    elif kind in _SCALARS:
+        _require(type(data) is _SCALARS[kind], path, f"a {kind}", data)
         if kind == "int":
             _require(-(2**63) <= data < 2**63, path, "a number of 64 bits", data)
         elif kind == "text":
@@ -254,9 +254,9 @@ def checked(data: Any, kind: str, path: str, depth: int = 0) -> Any:
         _require(type(data) in (int, float) or data in _WORDS, path, "a number", data)
         _require(type(data) is not int or abs(data) < 2**63, path, "a number of 64 bits", data)
     elif kind in _CODED:
-        known, here = _CODED[kind]
-        _require(type(data) is int and data in known, path, f"the number of a {kind}", data)
-        _require(data in here, path, f"a {kind} that is here", known[data])
+        names, here = _CODED[kind]
+        _require(type(data) is int and data in names, path, f"the number of a {kind}", data)
+        _require(data in here, path, f"a {kind} that is here", names[data])
     elif kind in UNIONS:
         _require(isinstance(data, dict) and len(data) == 1, path, f"one of {kind}", data)
         ((name, value),) = data.items()

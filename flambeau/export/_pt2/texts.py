@@ -45,7 +45,7 @@ _HERE = {
     "Max": "max",
 }
 _THERE = {"floordiv": "FloorDiv", "mod": "PythonMod", "min": "Min", "max": "Max"}
-_KEPT = frozenset(
+_UNPARSED = frozenset(
     "Add Mul Pow Rational Float ModularIndexing Where CeilToInt FloorToInt CeilDiv LShift RShift PowByNatural FloatPow FloatTrueDiv "
     "IntTrueDiv IsNonOverlappingAndDenseIndicator TruncToFloat TruncToInt RoundToInt RoundDecimal ToFloat Identity Equality Unequality "
     "StrictLessThan LessThan StrictGreaterThan GreaterThan And Or Not Piecewise ExprCondPair Tuple Abs floor ceiling sqrt Eq Ne Lt Le Gt "
@@ -54,7 +54,7 @@ _KEPT = frozenset(
 
 
 @dataclass(frozen=True)
-class Kept:
+class UnparsedExpr:
     """An expression of functions that nothing is computed with here: its text, and the names in it."""
 
     text: str
@@ -88,7 +88,7 @@ class _Parser:
             at = match.end()
         self.at = self.depth = 0
         self.names: dict[str, None] = {}
-        self.plain = True  # whether it is an expression that is computed here
+        self.is_computed = True  # whether it is an expression that is computed here
 
     def wrong(self) -> Damaged:
         return Damaged(f"{self.text[:80]!r} is no expression of sizes")
@@ -103,7 +103,7 @@ class _Parser:
         self.at += 1
         return self.tokens[self.at - 1][1]
 
-    def whole(self) -> Any:
+    def parse(self) -> Any:
         result = self.binary(0)
         if self.at != len(self.tokens):
             raise self.wrong()
@@ -130,7 +130,7 @@ class _Parser:
             sign = self.take()
             inner = self.signed()
             result = inner if sign == "+" else self.combined("Mul", [expressions.number(-1), inner])
-            self.plain = self.plain and sign != "~"
+            self.is_computed = self.is_computed and sign != "~"
         else:
             result = self.atom()
             if self.peek() == "**":
@@ -154,7 +154,7 @@ class _Parser:
             raise self.wrong()
         if self.peek() != "(":
             if text in ("true", "false", "True", "False"):
-                self.plain = False
+                self.is_computed = False
                 return expressions.number(0)
             return self.symbol(text)
         return self.called(text)
@@ -178,9 +178,9 @@ class _Parser:
             while self.peek() != ")":
                 self.take()
             self.take(")")
-            self.plain = False
+            self.is_computed = False
             return expressions.number(0)
-        if name not in _HERE and name not in _KEPT and name != "Integer":
+        if name not in _HERE and name not in _UNPARSED and name != "Integer":
             raise Damaged(f"{name[:60]!r} is no function of sizes")
         args = []
         while self.peek() != ")":
@@ -192,7 +192,7 @@ class _Parser:
 
     def number(self, text: str) -> Any:
         if "." in text or len(text) > 40:
-            self.plain = False
+            self.is_computed = False
             return expressions.number(0)
         return expressions.number(int(text))
 
@@ -202,7 +202,7 @@ class _Parser:
 
     def combined(self, name: str, args: list[Any]) -> Any:
         """A function of operands, where it is one of those that are computed here."""
-        if not self.plain:
+        if not self.is_computed:
             return expressions.number(0)
         if name == "Integer" and len(args) == 1 and args[0].constant() is not None:
             return args[0]
@@ -224,12 +224,12 @@ class _Parser:
             for other in args[1:]:
                 result = expressions.call(_HERE[name], result, other)
             return result
-        self.plain = False
+        self.is_computed = False
         return expressions.number(0)
 
 
 def parsed(text: str) -> Any:
-    """The expression of a text: a number, an `Expr`, or `Kept` where it is of functions that are not computed here.
+    """The expression of a text: a number, an `Expr`, or `UnparsedExpr` where it is of functions that are not computed here.
 
     Damaged for what is no expression.
 
@@ -240,9 +240,9 @@ def parsed(text: str) -> Any:
     (4, 4)
     """
     parser = _Parser(text)
-    result = parser.whole()
-    if not parser.plain:
-        return Kept(text, tuple(parser.names))
+    result = parser.parse()
+    if not parser.is_computed:
+        return UnparsedExpr(text, tuple(parser.names))
     constant = result.constant()
     return result if constant is None else constant
 
@@ -254,7 +254,7 @@ def written(size: Any) -> str:
     >>> written(parsed("s0 - 1"))
     "Add(Symbol('s0', positive=True, integer=True), Integer(-1))"
     """
-    if isinstance(size, Kept):
+    if isinstance(size, UnparsedExpr):
         return size.text
     if isinstance(size, bool):
         return str(size).lower()
@@ -288,7 +288,7 @@ def _atom(atom: Any) -> str:
 
 def expression(size: Any) -> Any:
     """A size of a recorded value as a number or an expression: what stands for a number says which (`node.expr`)."""
-    if type(size) is int or isinstance(size, (Expr, Kept)):
+    if type(size) is int or isinstance(size, (Expr, UnparsedExpr)):
         return size
     node = getattr(size, "node", None)
     return size if node is None else getattr(node, "expr", size)

@@ -19,7 +19,7 @@ from ...library._written import written as written_call
 from .._values import is_tensor
 from . import payload, schema
 from .reader import KEYWORD, POSITIONAL
-from .texts import Kept, expression, written
+from .texts import UnparsedExpr, expression, written
 
 _LISTS = {int: "as_ints", bool: "as_bools", float: "as_floats", str: "as_strings"}
 _WHILE = higher_order("while_loop")
@@ -111,7 +111,7 @@ class GraphWriter:
 
     def _input(self, node: Node) -> dict[str, Any]:
         value = node.meta.get("val")
-        if is_tensor(value) or isinstance(expression(value), (Expr, Kept)):
+        if is_tensor(value) or isinstance(expression(value), (Expr, UnparsedExpr)):
             return self.result(node.name, value)
         return self.argument(value)
 
@@ -125,7 +125,7 @@ class GraphWriter:
     def size(self, value: Any) -> dict[str, Any]:
         """A size as the schema has it."""
         result = expression(value)
-        if not isinstance(result, (Expr, Kept)):
+        if not isinstance(result, (Expr, UnparsedExpr)):
             return {"as_int": int(result)}
         hint = None
         if isinstance(result, Expr) and all(name in self.hints for name in result.symbols()):
@@ -142,14 +142,14 @@ class GraphWriter:
             return {"as_tensor": {"name": name}}
         kind = (
             value.kind
-            if isinstance(value, Kept)
+            if isinstance(value, UnparsedExpr)
             else "int"
             if isinstance(value, Expr)
             else type(value).__name__
         )
         if kind not in ("int", "float", "bool"):
             raise SerializeError(f"a result of the class {kind} is written nowhere")
-        if isinstance(value, (Expr, Kept)):
+        if isinstance(value, (Expr, UnparsedExpr)):
             data = self.size(value)
         else:
             data = {f"as_{kind}": schema.shown(value) if kind == "float" else value}
@@ -298,24 +298,24 @@ class GraphWriter:
         target = f"torch.ops.aten.{data.name.removeprefix('aten::')}.{data.overload_name or 'default'}"
         return Call(target, inputs, data, result.item)
 
-    def known(self, value: Any) -> Any:
+    def meta_of(self, value: Any) -> Any:
         """A number as an expression: the one that was recorded, or that of the node which computes it."""
         if not isinstance(value, Node):
             return value
         result = expression(value.meta.get("val"))
-        if not hasattr(result, "kind") or isinstance(result, Kept):
+        if not hasattr(result, "kind") or isinstance(result, UnparsedExpr):
             return result
         name = NUMBER_FUNCTIONS.get(value.target)
-        operands = [self.known(a) for a in value.args]
+        operands = [self.meta_of(a) for a in value.args]
         if name is None or any(is_tensor(a) for a in operands):  # a symbol of its own, as PyTorch names it
             prefix, kind = ("zuf", "real") if result.kind == "float" else ("u", "integer")
-            return Kept(f"Symbol('{prefix}{value._place}', {kind}=True)", (), result.kind)
-        return Kept(f"{name}({', '.join(map(written, operands))})", (), result.kind)
+            return UnparsedExpr(f"Symbol('{prefix}{value._place}', {kind}=True)", (), result.kind)
+        return UnparsedExpr(f"{name}({', '.join(map(written, operands))})", (), result.kind)
 
     def _outputs(self, node: Node, call: Call) -> list[dict[str, Any]]:
         value = node.meta.get("val")
         if hasattr(value, "kind"):
-            value = self.known(node)
+            value = self.meta_of(node)
         if call.schema is not None and not call.schema.returns:
             return []
         if call.item is not None:
@@ -344,8 +344,8 @@ class GraphWriter:
 
     def _of_items(self, node: Node, count: int) -> tuple[Any, ...]:
         """What is known of several results by those that are read: others, which nothing reads, get the same."""
-        known = {user.args[1]: user.meta.get("val") for user in node.users if user.target is operator.getitem}
-        return tuple(known.get(k, next(iter(known.values()))) for k in range(count))
+        items = {user.args[1]: user.meta.get("val") for user in node.users if user.target is operator.getitem}
+        return tuple(items.get(k, next(iter(items.values()))) for k in range(count))
 
     def _item(self, node: Node, names: dict[Any, str], k: int, value: Any) -> dict[str, Any]:
         name = names.get(k, f"{node.name}_unused_{k}")

@@ -49,10 +49,10 @@ class PythonKeyTracer(Tracer):
     def create_arg(self, a: Any) -> Any:
         """An argument as graphs hold it."""
         if isinstance(a, Tensor):
-            if (known := self.tensor_attrs.get(id(a))) is None:
-                known = self.tensor_attrs[id(a)] = self.get_fresh_qualname("_tensor_constant")
-                self.root.register_buffer(known, a.detach())
-            return self.create_node("get_attr", known, (), {})
+            if (attribute := self.tensor_attrs.get(id(a))) is None:
+                attribute = self.tensor_attrs[id(a)] = self.get_fresh_qualname("_tensor_constant")
+                self.root.register_buffer(attribute, a.detach())
+            return self.create_node("get_attr", attribute, (), {})
         return super().create_arg(a)
 
 
@@ -91,9 +91,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
     def standing_for(self, x: Any) -> Any:
         """The proxy for a tensor that was tracked; anything else as it is."""
         if isinstance(x, Tensor):
-            known = self._nodes.get(id(x)) or self._nodes.get(_memory(x))
-            if known is not None:
-                return Proxy(known[1], self.tracer)
+            entry = self._nodes.get(id(x)) or self._nodes.get(_memory(x))
+            if entry is not None:
+                return Proxy(entry[1], self.tracer)
         return x
 
     def __enter__(self) -> ProxyTorchDispatchMode:
@@ -111,9 +111,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         op = behind(func)
         if (rule := self.decompositions.get(op)) is not None:
             with self:
-                found = rule(*args, **kwargs)
-            if found is not NotImplemented:
-                return found
+                decomposed = rule(*args, **kwargs)
+            if decomposed is not NotImplemented:
+                return decomposed
         result = func(*args, **kwargs)
         args_, kwargs_ = pytree.tree_map(self.standing_for, (args, kwargs))
         made = self.tracer.create_proxy("call_function", op, args_, kwargs_)
@@ -267,8 +267,8 @@ def _names(f: Callable[..., Any], count: int) -> list[str]:
         ]
     except (TypeError, ValueError):
         parameters = []
-    known = [p.name for p in parameters[:count]]
-    return known + [f"arg{k}" for k in range(len(known), count)]
+    names = [p.name for p in parameters[:count]]
+    return names + [f"arg{k}" for k in range(len(names), count)]
 
 
 __getattr__ = refusing("fx.experimental.proxy_tensor")

@@ -54,19 +54,19 @@ def in_order(parts: dict[str, Part]) -> list[str]:
     return result
 
 
-def fill(whole: GraphModule, part: Part, input_names: bool, dotted: bool) -> None:
+def fill(base: GraphModule, part: Part, input_names: bool, dotted: bool) -> None:
     """Copy a part's nodes into its graph; `dotted` keeps the dotted names of attributes, else each is an attribute of the part itself."""
     for k, used in enumerate(part.inputs):
         name = used.name if input_names else f"arg_{k}"
-        kept = used.op == "placeholder" and input_names
-        placeholder = part.graph.placeholder(name, type_expr=used.type if kept else None)
+        has_type = used.op == "placeholder" and input_names
+        placeholder = part.graph.placeholder(name, type_expr=used.type if has_type else None)
         placeholder.meta = used.meta.copy()
         part.copies[used] = placeholder
     for node in part.nodes:
         target = node.target
         if node.op in ("call_module", "get_attr"):
             new = str(target) if dotted else str(target).replace(".", "_")
-            part.targets[new] = _get_attr(whole, str(target))
+            part.targets[new] = _get_attr(base, str(target))
             part.names[str(target)] = new
             target = new
         args = map_arg(node.args, lambda n: part.copies[n])

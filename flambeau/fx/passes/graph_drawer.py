@@ -114,8 +114,8 @@ class FxGraphDrawer:
             rows.append(f"target={target}")
         args, kwargs = node.args, node.kwargs
         if self._normalize:
-            given = node.normalized_arguments(module, normalize_to_only_use_kwargs=True)
-            args, kwargs = ((), given.kwargs) if given is not None else (args, kwargs)
+            normalized = node.normalized_arguments(module, normalize_to_only_use_kwargs=True)
+            args, kwargs = ((), normalized.kwargs) if normalized is not None else (args, kwargs)
         if node.op != "output":
             args = tuple(a for a in args if not (self._literals and isinstance(a, Node)))
             if args:

@@ -99,6 +99,6 @@ def get_size_of_node(fx_module: GraphModule, node: Node) -> size_bytes:
         held = sum(p.nbytes for p in called.parameters())
         held += sum(b.nbytes for b in called.buffers())
     meta = get_tensor_meta(node)
-    known = [meta] if isinstance(meta, TensorMetadata) else [m for m in meta if isinstance(m, TensorMetadata)]
-    out = sum(m.shape.numel() * m.dtype.itemsize for m in known)
+    metas = [meta] if isinstance(meta, TensorMetadata) else [m for m in meta if isinstance(m, TensorMetadata)]
+    out = sum(m.shape.numel() * m.dtype.itemsize for m in metas)
     return size_bytes(out, out + held)

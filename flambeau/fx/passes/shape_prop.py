@@ -62,17 +62,17 @@ class ShapeProp(Interpreter):
     def run_node(self, n: Node) -> Any:
         """The node's value, which is noted."""
         result = super().run_node(n)
-        found = False
+        has_tensors = False
 
         def described(x: Any) -> Any:
-            nonlocal found
+            nonlocal has_tensors
             if isinstance(x, Tensor):
-                found = True
+                has_tensors = True
                 return _extract_tensor_metadata(x)
             return x
 
         meta = map_aggregate(result, described)
-        if found:
+        if has_tensors:
             n.meta["tensor_meta"] = meta
         n.meta["type"] = type(result)
         return result

@@ -97,12 +97,12 @@ def split_module(
     return result
 
 
-def _outside(base: Graph, whole: GraphModule, node: Node, held: dict[str, Any]) -> Node:
+def _outside(base: Graph, module: GraphModule, node: Node, held: dict[str, Any]) -> Node:
     """A node that stays in the outer graph."""
     if node.op == "placeholder":
         made = base.create_node("placeholder", node.target, node.args, name=node.name, type_expr=node.type)
     else:
-        held[str(node.target)] = _get_attr(whole, str(node.target))
+        held[str(node.target)] = _get_attr(module, str(node.target))
         made = base.create_node("get_attr", node.target, name=node.name, type_expr=node.type)
     made.meta = node.meta.copy()
     return made

@@ -40,11 +40,11 @@ class Assignments(Expressions):
         target = node.targets[0]
         hint = None
         if isinstance(target, ast.Name):
-            known = self.look_up(target.id)
+            before = self.look_up(target.id)
             if target.id in self.declared:
                 hint = self.declared[target.id]
-            elif isinstance(known, Simple):
-                hint = known.type
+            elif isinstance(before, Simple):
+                hint = before.type
         elif isinstance(target, ast.Attribute):
             hint = self.type_of_target(target)
         self.bind_target(target, self.expression(node.value, hint), node)
@@ -218,7 +218,7 @@ class Assignments(Expressions):
                     node,
                 )
             if name in owner.kind.constants or name in owner.kind.frozen:
-                if self.unit.kept is not None:
+                if self.unit.preserved is not None:
                     raise Written(name)
                 self.refuse(f"Tried to set the constant '{name}'", node)
             assert result is not None
@@ -299,18 +299,18 @@ class Assignments(Expressions):
         load = ast.copy_location(_loaded(target), target)
         before = self.simple(load)
         if (
-            self.unit.kept is not None
+            self.unit.preserved is not None
             and isinstance(target, ast.Attribute)
-            and target.attr not in self.unit.kept
+            and target.attr not in self.unit.preserved
         ):
             raise Written(target.attr)
         in_place = before.type in (TENSOR,) or before.type.kind == "List"
         if in_place and kind in _IN_PLACE and (before.type == TENSOR or kind is ast.Add or kind is ast.Mult):
             self.augmented(before, target, node)
             return
-        whole = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
-        ast.fix_missing_locations(whole)
-        self.bind_target(target, self.expression(whole), node)
+        binary = ast.copy_location(ast.BinOp(load, node.op, node.value), node)
+        ast.fix_missing_locations(binary)
+        self.bind_target(target, self.expression(binary), node)
 
     def augmented(self, before: Simple, target: ast.expr, node: ast.AugAssign) -> None:
         """`x += y`, in place."""
@@ -335,11 +335,11 @@ class Assignments(Expressions):
             else:
                 self.add(f"{self.fresh()} = torch.{name}({text}, {put})", py)
             return
-        found = self.aten(name, [before, value], {}, node)
+        written = self.aten(name, [before, value], {}, node)
         if isinstance(target, ast.Name):
-            self.add(f"{before.text} = {found.text}", f"{before.py} {sign}= {value.py}")
+            self.add(f"{before.text} = {written.text}", f"{before.py} {sign}= {value.py}")
             return
-        self.add(f"{self.fresh()} = {found.text}", f"{before.py}.{name}({value.py})")
+        self.add(f"{self.fresh()} = {written.text}", f"{before.py}.{name}({value.py})")
 
 
 def _loaded(target: ast.expr) -> Any:

@@ -70,9 +70,9 @@ class Attributes(Lines):
             return self.literal(x)
         if is_constant and isinstance(x, tuple) and not hasattr(type(x), "_fields"):
             return Several([self.of_python(v, node, is_constant=True) for v in x])
-        plain = type(x) in (int, float, bool, str, complex, type(None), list, tuple)
-        known = None if plain and not is_constant else self.unit.constant(x)
-        return Host(x, name) if known is None else known
+        is_simple = type(x) in (int, float, bool, str, complex, type(None), list, tuple)
+        constant = None if is_simple and not is_constant else self.unit.constant(x)
+        return Host(x, name) if constant is None else constant
 
     # --- attributes ------------------------------
     def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:
@@ -277,8 +277,8 @@ class Attributes(Lines):
             if not all(v.is_constant for v in limits):
                 return self.refuse("tuple slice must be a compile time constant", node)
             held = owner if owner.items is not None else self.held(owner)
-            whole = [self.item_of(held, k) for k in range(len(owner.type.inner))]
-            return self.tuple_of(whole[slice(*(v.constant for v in limits))])
+            items = [self.item_of(held, k) for k in range(len(owner.type.inner))]
+            return self.tuple_of(items[slice(*(v.constant for v in limits))])
         start, stop, step = limits
         stepping = "1" if step.type == NONE else step.text
         shown = ":".join("" if v.type == NONE else v.py for v in limits)
@@ -320,23 +320,23 @@ class Attributes(Lines):
         return parts, result
 
     def index_python(self, parts: list[Any], values: list[Simple]) -> str:
-        given = iter(values)
+        remaining = iter(values)
         shown = []
         for kind, _ in parts:
             if kind == "slice":
-                three = [next(given) for _ in range(3)]
+                three = [next(remaining) for _ in range(3)]
                 shown.append(
                     "slice(" + ", ".join(v.py for v in three) + ")"
                     if any(v.type != NONE for v in three)
                     else ":"
                 )
             else:
-                shown.append("..." if kind == "..." else next(given).py)
+                shown.append("..." if kind == "..." else next(remaining).py)
         return ", ".join(shown)
 
     def steps(self, text: str, parts: list[Any], values: list[Simple], node: ast.AST) -> tuple[str, str]:
         """The tensor that the plain parts choose, and the list of those that look up ("" for none)."""
-        given, dim, looked = iter(values), 0, list[str | None]()
+        remaining, dim, looked = iter(values), 0, list[str | None]()
         for k, (kind, part) in enumerate(parts):
             if kind == "...":
                 rest = sum(self._consumes(p, v) for p, v in self._paired(parts[k + 1 :], values))
@@ -350,32 +350,32 @@ class Attributes(Lines):
                     break
                 continue
             if kind == "slice":
-                three = [next(given) for _ in range(3)]
+                three = [next(remaining) for _ in range(3)]
                 if any(v.type != NONE for v in three):
                     step = "1" if three[2].type == NONE else three[2].text
                     text = f"torch.slice({text}, {dim}, {three[0].text}, {three[1].text}, {step})"
                 looked.append(None)
                 dim += 1
                 continue
-            value = next(given)
-            plain = value.type
-            if plain == INT:
+            value = next(remaining)
+            index_type = value.type
+            if index_type == INT:
                 text = f"torch.select({text}, {dim}, {value.text})"
                 if dim < 0:
                     dim += 1
-            elif plain == NONE:
+            elif index_type == NONE:
                 text = f"torch.unsqueeze({text}, {dim - (dim < 0)})"
                 looked.append(None)
                 dim += dim >= 0
-            elif plain in (TENSOR, Optional(TENSOR)):
+            elif index_type in (TENSOR, Optional(TENSOR)):
                 looked.append(value.text)
                 dim += 1
-            elif plain == List(INT) or plain == List(BOOL):
+            elif index_type == List(INT) or index_type == List(BOOL):
                 looked.append(f"torch.tensor({value.text})")
                 dim += 1
             else:
                 return self.refuse(
-                    f"Unsupported operation: indexing tensor with unsupported index type '{plain}'. Only ints, slices, lists and "
+                    f"Unsupported operation: indexing tensor with unsupported index type '{index_type}'. Only ints, slices, lists and "
                     "tensors are supported",
                     part,
                 )

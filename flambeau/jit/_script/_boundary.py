@@ -12,7 +12,7 @@ from ...core.base.dtypes import dtype as DType
 from ...core.base.formats import layout, memory_format
 from ...futures import Future
 from ...library._calls import CODES
-from .._host import Error, number
+from .._host import number
 from .._objects import EnumValue, ScriptObject
 from ._types import TENSOR, Type, members_of
 
@@ -21,12 +21,6 @@ _CODED = (DType, layout, memory_format)
 
 class Unfit(Exception):
     """A value that a type does not take."""
-
-
-def raised(text: str, kind: str | None) -> None:
-    """What `raise` of a program does."""
-    name = (kind or "builtins.RuntimeError").removeprefix("builtins.")
-    raise Error(f"The following operation failed in the TorchScript interpreter.\n{name}: {text}")
 
 
 def either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,12 +48,12 @@ def tolist(x: Tensor, depth: int, kind: type) -> Any:
 
 def original_of(module: Any) -> Any:
     """The module of Python that a scripted one was made of, for its methods that are left to Python."""
-    found = module.__dict__.get("_original")
-    if found is None:
+    original = module.__dict__.get("_original")
+    if original is None:
         raise RuntimeError(
             "a method that is left to Python needs the module that was scripted, which archives do not hold"
         )
-    return found
+    return original
 
 
 def interface_call(owner: Any, name: str, *args: Any) -> Any:
@@ -85,7 +79,7 @@ class Check:
         return fits(x, self.type)
 
 
-_PLAIN: dict[str, Callable[[Any], bool]] = {
+_CHECKS: dict[str, Callable[[Any], bool]] = {
     "Tensor": lambda x: isinstance(x, Tensor),
     "int": lambda x: type(x) is int or isinstance(x, _CODED),
     "float": lambda x: type(x) is float,
@@ -101,9 +95,9 @@ _PLAIN: dict[str, Callable[[Any], bool]] = {
 
 def fits(x: Any, t: Type) -> bool:
     """Whether a value of a program is of a type."""
-    plain = _PLAIN.get(t.kind)
-    if plain is not None:
-        return plain(x)
+    check = _CHECKS.get(t.kind)
+    if check is not None:
+        return check(x)
     if t.kind in ("Optional", "Union"):
         return any(fits(x, m) for m in members_of(t))
     if t.kind == "List":
@@ -143,7 +137,7 @@ class Boundary:
             if type(x) in (complex, float, int):
                 return complex(x)
         elif kind in ("bool", "str", "NoneType", "Any", "number"):
-            if _PLAIN[kind](x):
+            if _CHECKS[kind](x):
                 return self.any(x) if kind == "Any" else x
         elif kind == "Device":
             if isinstance(x, (Device, str)):
@@ -162,7 +156,7 @@ class Boundary:
         if x is None and any(m.kind == "NoneType" for m in members_of(t)):
             return None
         members = [m for m in members_of(t) if m.kind != "NoneType"]
-        exact = [m for m in members if m.kind in _PLAIN and _PLAIN[m.kind](x)]
+        exact = [m for m in members if m.kind in _CHECKS and _CHECKS[m.kind](x)]
         for m in (*exact, *members):
             try:
                 return self.inwards(x, m)
@@ -181,7 +175,7 @@ class Boundary:
         elif kind == "Tuple":
             if isinstance(x, tuple) and len(x) == len(t.inner):
                 items = [self.inwards(v, m) for v, m in zip(x, t.inner)]
-                return self.found(t.name).tuple_class(*items) if t.name else tuple(items)
+                return self.find_class(t.name).tuple_class(*items) if t.name else tuple(items)
         elif kind == "enum":
             if isinstance(x, EnumValue):
                 return x
@@ -199,9 +193,9 @@ class Boundary:
     def unit_value(self, x: enum.Enum) -> Any:
         """A member of an enumeration."""
         t = self.unit.types[type(x)]
-        return self.found(t.name).members[x.name]
+        return self.find_class(t.name).members[x.name]
 
-    def found(self, name: str) -> Any:
+    def find_class(self, name: str) -> Any:
         """A class of the program."""
         return self.program.find(name.split("."))
 
@@ -214,7 +208,7 @@ class Boundary:
         kind = self.unit.by_name[t.name]
         if type(x) is not kind.python:
             raise Unfit
-        made = ScriptObject(self.found(t.name))
+        made = ScriptObject(self.find_class(t.name))
         for name, attribute in kind.attributes.items():
             made.values[name] = self.inwards(getattr(x, name), attribute)
         return made
@@ -267,13 +261,13 @@ def public(
                 f"{shown}() expected at most {len(names)} argument(s) but received {len(args) - first} argument(s). Declaration: "
                 f"{entry.declaration(shown)}"
             )
-        found = list(args)
+        filled = list(args)
         left = dict(kwargs)
         for p in parameters[len(args) - first :]:
             if p.name in left:
-                found.append(left.pop(p.name))
+                filled.append(left.pop(p.name))
             elif p.defaulted:
-                found.append(p.default)
+                filled.append(p.default)
             else:
                 raise RuntimeError(
                     f"{shown}() is missing value for argument '{p.name}'. Declaration: {entry.declaration(shown)}"
@@ -284,26 +278,26 @@ def public(
             raise RuntimeError(
                 f"Unknown keyword argument '{name}' for operator '{shown}'. Schema: {entry.declaration(shown)}"
             )
-        return found
+        return filled
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given: Any = args
+        call_args: Any = args
         if kwargs or len(args) != count:
-            given = completed(args, kwargs)
+            call_args = completed(args, kwargs)
         for k, kind in checked:
-            if not (kind is TENSOR and isinstance(given[k], Tensor)):
+            if not (kind is TENSOR and isinstance(call_args[k], Tensor)):
                 break
         else:
-            found = function(*given)
-            return boundary.outwards(found) if turns else found
-        given = list(given)
+            result = function(*call_args)
+            return boundary.outwards(result) if turns else result
+        call_args = list(call_args)
         for k, kind in checked:
             try:
-                given[k] = boundary.inwards(given[k], kind)
+                call_args[k] = boundary.inwards(call_args[k], kind)
             except Unfit:
-                raise boundary.wrong(entry, shown, k - first, given[k]) from None
-        found = function(*given)
-        return boundary.outwards(found) if turns else found
+                raise boundary.wrong(entry, shown, k - first, call_args[k]) from None
+        result = function(*call_args)
+        return boundary.outwards(result) if turns else result
 
     if not is_method and 1 <= len(kinds) <= 2 and all(kind == TENSOR for kind in kinds):
         return _of_tensors(function, boundary, call, count, turns)
@@ -311,8 +305,8 @@ def public(
 
         def one(*args: Any, **kwargs: Any) -> Any:
             if len(args) == 2 and not kwargs and isinstance(args[1], Tensor):
-                found = function(*args)
-                return boundary.outwards(found) if turns else found
+                result = function(*args)
+                return boundary.outwards(result) if turns else result
             return call(*args, **kwargs)
 
         return one
@@ -326,14 +320,14 @@ def _of_tensors(
 
     def one(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
-            found = function(*args)
-            return boundary.outwards(found) if turns else found
+            result = function(*args)
+            return boundary.outwards(result) if turns else result
         return other(*args, **kwargs)
 
     def two(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 2 and not kwargs and isinstance(args[0], Tensor) and isinstance(args[1], Tensor):
-            found = function(*args)
-            return boundary.outwards(found) if turns else found
+            result = function(*args)
+            return boundary.outwards(result) if turns else result
         return other(*args, **kwargs)
 
     return one if count == 1 else two

@@ -31,7 +31,7 @@ _AS_HOSTS = (
     len, abs, sum, all, any, sorted, round, divmod, ord, chr, hex, oct, bin, hash, id,
 )  # fmt: skip
 _LOOKS = ("numpy", "tolist")  # what gives no tensors
-_PLAIN_KINDS = {list: "List", tuple: "Tuple", dict: "Dict"}
+_CONTAINER_KINDS = {list: "List", tuple: "Tuple", dict: "Dict"}
 _REFUSED_CALLS = (
     "eval exec open input globals locals vars type map filter iter next set frozenset setattr delattr dir callable issubclass bytes "
     "memoryview object slice repr compile"
@@ -53,10 +53,10 @@ class Calls(Making):
     ) -> tuple[list[Value], dict[str, Value]]:
         """What a call is given, by position and by name."""
         makers: list[Any] = []
-        spread: list[int] = []
+        starred: list[int] = []
         for k, part in enumerate(node.args):
             if isinstance(part, ast.Starred):
-                spread.append(k)
+                starred.append(k)
                 makers.append(lambda e=part.value: self.expression(e))
             else:
                 hint = hints[k] if k < len(hints) else None
@@ -68,11 +68,11 @@ class Calls(Making):
         result = self.evaluated(makers)
         args: list[Value] = []
         for k, value in enumerate(result[: len(node.args)]):
-            args += self.spread(value, node) if k in spread else [value]
+            args += self.starred_items(value, node) if k in starred else [value]
         names = [k.arg for k in node.keywords if k.arg is not None]
         return args, dict(zip(names, result[len(node.args) :]))
 
-    def spread(self, value: Value, node: ast.AST) -> list[Value]:
+    def starred_items(self, value: Value, node: ast.AST) -> list[Value]:
         """The items of `*values`."""
         if isinstance(value, Several):
             return value.items
@@ -139,24 +139,24 @@ class Calls(Making):
             keys: list[Value] = [self.literal(k) for k in owner.keys]
             return Several({"items": pairs, "keys": keys, "values": owner.items}[name])
         assert isinstance(owner, Simple)
-        given, named = self.all_simple(args, kwargs, node)
+        simple, named = self.all_simple(args, kwargs, node)
         if owner.type == TENSOR:
-            return self.tensor_method(owner, name, given, named, node)
+            return self.tensor_method(owner, name, simple, named, node)
         if owner.type.kind in ("class", "interface"):
-            return self.object_method(owner, name, given, named, node)
+            return self.object_method(owner, name, simple, named, node)
         if owner.type.kind == "str" and name == "format":
-            return self.formatted(owner, given)
+            return self.formatted(owner, simple)
         if owner.type.kind == "Future" and name == "value":
             name = "wait"
-        return self.of_hosts(name, [owner, *given], named, node)
+        return self.of_hosts(name, [owner, *simple], named, node)
 
     def object_method(
         self, owner: Simple, name: str, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST
     ) -> Simple:
         if owner.type.kind == "interface":
             entry = self.unit.interfaces[owner.type.name][name]
-            given, text = self.matched_call(entry, args, kwargs, node, f"{owner.type}.{name}")
-            call = ", ".join([repr(name), *(v.py for v in given)])
+            bound, text = self.matched_call(entry, args, kwargs, node, f"{owner.type}.{name}")
+            call = ", ".join([repr(name), *(v.py for v in bound)])
             return Simple(
                 f"({owner.text}).{name}({text})", f"_g_interface({owner.py}, {call})", entry.returns
             )
@@ -166,8 +166,8 @@ class Calls(Making):
                 f"Tried to access nonexistent attribute or method '{name}' of type '{owner.type}'", node
             )
         entry = kind.method(name, self, node)
-        given, text = self.matched_call(entry, args, kwargs, node, name)
-        py = ", ".join(v.py for v in (owner, *given))
+        bound, text = self.matched_call(entry, args, kwargs, node, name)
+        py = ", ".join(v.py for v in (owner, *bound))
         return Simple(f"({owner.text}).{name}({text})", f"{entry.py}({py})", entry.returns)
 
     def matched_call(
@@ -181,10 +181,10 @@ class Calls(Making):
                 why = why or result
                 continue
             placed, named, _ = result
-            whole = []
+            bound = []
             for k, p in enumerate(entry.parameters):
                 value = placed[k] if k < len(placed) else named.get(p.name)
-                whole.append(
+                bound.append(
                     value if value is not None else Simple("", self.unit.bind(p.default, p.name), p.type)
                 )
             text = "".join(
@@ -193,7 +193,7 @@ class Calls(Making):
                     *(f"{self.code_name(entry, k)}={v.text}, " for k, v in named.items()),
                 ]
             )
-            return whole, text
+            return bound, text
         return self.refuse(f"{entry.declaration(shown)}:\n{why}", node)
 
     @staticmethod
@@ -208,13 +208,13 @@ class Calls(Making):
         if isinstance(result, list):
             return self.refuse(_described(result) if result else f"Unknown builtin op: aten::{name}", node)
         schema, call = result
-        whole = [
+        bound = [
             call.args[k] if k < len(call.args) else call.kwargs.get(p.name)
             for k, p in enumerate(schema.parameters)
         ]
-        used = [v if v is not None else self.literal(p.default) for v, p in zip(whole, schema.parameters)]
-        given = [v.text for v in call.args] + [f"{k}={v.text}" for k, v in call.kwargs.items()]
-        text = f"torch.{name}({', '.join(given)})"
+        used = [v if v is not None else self.literal(p.default) for v, p in zip(bound, schema.parameters)]
+        texts = [v.text for v in call.args] + [f"{k}={v.text}" for k, v in call.kwargs.items()]
+        text = f"torch.{name}({', '.join(texts)})"
         small = name in ("len", "dim", "numel", "size", "stride")
         if schema.python:
             template = schema.python
@@ -233,17 +233,17 @@ class Calls(Making):
         result = aten_call(name, args, kwargs)
         if isinstance(result, list):
             return self.refuse(_described(result) if result else f"Unknown builtin op: aten::{name}", node)
-        given = [v.text for v in result.args] + [f"{k}={v.text}" for k, v in result.kwargs.items()]
-        return Simple(f"torch.{result.name}({', '.join(given)})", "", result.result)
+        texts = [v.text for v in result.args] + [f"{k}={v.text}" for k, v in result.kwargs.items()]
+        return Simple(f"torch.{result.name}({', '.join(texts)})", "", result.result)
 
     def operation(
         self, op: Op, public: str, py: str, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST
     ) -> Simple:
         """A call of an operation of this library: in ATen's words, else in our own."""
-        given = ", ".join(
+        arguments = ", ".join(
             [(v.shape or v.py) for v in args] + [f"{k}={v.shape or v.py}" for k, v in kwargs.items()]
         )
-        python = f"{py}({given})"
+        python = f"{py}({arguments})"
         result = aten_call(public, args, kwargs) if public else []
         if not isinstance(result, list):
             text = ", ".join(
@@ -316,7 +316,7 @@ class Calls(Making):
         if isinstance(op, Op):
             args, kwargs = self.all_simple(*self.arguments(node), node)
             return self.operation(op, self.public(f, op), self.unit.bind(f, op.__name__), args, kwargs, node)
-        if any(f is known for known in _AS_HOSTS):
+        if any(f is function for function in _AS_HOSTS):
             return self.python_builtin(name, *self.arguments(node), node)
         if getattr(math, name, None) is f:
             args, kwargs = self.all_simple(*self.arguments(node), node)
@@ -354,23 +354,23 @@ class Calls(Making):
             assert isinstance(first, ModuleRef)
             result = self.module_call(first, "__len__", [], {}, node)
             return self.as_simple(result, node)
-        given, named = self.all_simple(args, kwargs, node)
-        if given and given[0].type.kind == "class":
-            result = self.invoke(Method(given[0], f"__{name}__"), given[1:], named, node)
+        simple, named = self.all_simple(args, kwargs, node)
+        if simple and simple[0].type.kind == "class":
+            result = self.invoke(Method(simple[0], f"__{name}__"), simple[1:], named, node)
             return self.as_simple(result, node)
-        if name == "len" and given[0].type.kind == "Tuple":
-            return self.literal(len(given[0].type.inner))
-        if name != "len" and given and given[0].type == TENSOR:
-            result = self.aten(name, given, named, node)
+        if name == "len" and simple[0].type.kind == "Tuple":
+            return self.literal(len(simple[0].type.inner))
+        if name != "len" and simple and simple[0].type == TENSOR:
+            result = self.aten(name, simple, named, node)
             return Simple(
                 result.text,
-                f"{name}({given[0].py})" if name == "abs" else f"{given[0].py}.{name}()",
+                f"{name}({simple[0].py})" if name == "abs" else f"{simple[0].py}.{name}()",
                 result.type,
             )
         if name == "abs":
-            result = self.of_hosts(name, given, named, node)
-            return Simple(f"ops.prim.abs({given[0].text})", result.py, result.type)
-        return self.of_hosts(name, given, named, node)
+            result = self.of_hosts(name, simple, named, node)
+            return Simple(f"ops.prim.abs({simple[0].text})", result.py, result.type)
+        return self.of_hosts(name, simple, named, node)
 
     def function_call(self, f: Any, node: ast.Call) -> Value:
         """A call of a function of Python: compiled, too, unless it is marked."""
@@ -402,32 +402,32 @@ class Calls(Making):
         self, f: Any, overloads: list[Any], args: list[Value], kwargs: dict[str, Value], node: ast.AST
     ) -> Simple:
         """A call of a function with several signatures: the first that takes the arguments."""
-        given, named = self.all_simple(args, kwargs, node)
+        simple, named = self.all_simple(args, kwargs, node)
         for k, signature in enumerate(overloads):
             entry = self.unit.function(f, self, node, signature, k)
             for loosely in (False, True):
-                if not isinstance(matched(f.__name__, entry.parameters, (), given, named, loosely), str):
+                if not isinstance(matched(f.__name__, entry.parameters, (), simple, named, loosely), str):
                     return self.entry_call(entry, args, kwargs, node)
         return self.refuse(f"no overload of {f.__name__} takes these arguments", node)
 
     def entry_call(self, entry: Any, args: list[Value], kwargs: dict[str, Value], node: ast.AST) -> Simple:
         """A call of a compiled function."""
-        given, named = self.all_simple(args, kwargs, node)
-        whole, text = self.matched_call(entry, given, named, node, entry.shown)
-        return Simple(f"{entry.name}({text})", f"{entry.py}({', '.join(v.py for v in whole)})", entry.returns)
+        simple, named = self.all_simple(args, kwargs, node)
+        bound, text = self.matched_call(entry, simple, named, node, entry.shown)
+        return Simple(f"{entry.name}({text})", f"{entry.py}({', '.join(v.py for v in bound)})", entry.returns)
 
     def marked_call(self, f: Any, mark: str, node: ast.AST) -> Simple:
         """A call of what is marked: `ignore` leaves it to Python, `unused` raises where it is reached."""
         entry = self.unit.declared(f, self, node)
         assert isinstance(node, ast.Call)
-        given, named = self.all_simple(*self.arguments(node), node)
-        whole, text = self.matched_call(entry, given, named, node, entry.shown)
+        simple, named = self.all_simple(*self.arguments(node), node)
+        bound, text = self.matched_call(entry, simple, named, node, entry.shown)
         if mark == "unused":
             why = f"{entry.shown} is marked `unused`: scripts must not call it"
             self.add(f"ops.prim.RaiseException({self.literal(why).text})", f"_g_raise({why!r}, None)")
             return Simple(f"uninitialized({entry.returns.text})", "None", entry.returns)
         self.unit.python_calls.append(entry.shown)
-        py = f"{self.unit.bind(f, 'python')}({', '.join(v.py for v in whole)})"
+        py = f"{self.unit.bind(f, 'python')}({', '.join(v.py for v in bound)})"
         return Simple(f"ops.python.{entry.shown}({text})", py, entry.returns)
 
     # --- modules ------------------------------
@@ -449,9 +449,9 @@ class Calls(Making):
             if specialised is not None:
                 return specialised
         entry = owner.kind.method(name, self, node)
-        given, named = self.all_simple(args, kwargs, node)
-        whole, text = self.matched_call(entry, given, named, node, name)
-        py = ", ".join([owner.py, *(v.py for v in whole)])
+        simple, named = self.all_simple(args, kwargs, node)
+        bound, text = self.matched_call(entry, simple, named, node, name)
+        py = ", ".join([owner.py, *(v.py for v in bound)])
         text_owner = owner.text if owner.text == "self" else f"({owner.text})"
         return Simple(f"{text_owner}.{entry.method_name}({text})", f"{entry.py}({py})", entry.returns)
 
@@ -466,15 +466,15 @@ class Calls(Making):
         node: ast.AST,
     ) -> Simple:
         entry = self.unit.declared(function, self, node, is_method=True)
-        given, named = self.all_simple(args, kwargs, node)
-        whole, text = self.matched_call(entry, given, named, node, name)
+        simple, named = self.all_simple(args, kwargs, node)
+        bound, text = self.matched_call(entry, simple, named, node, name)
         if mark == "unused":
             why = f"{name} is marked `unused`: scripts must not call it"
             self.add(f"ops.prim.RaiseException({self.literal(why).text})", f"_g_raise({why!r}, None)")
             return Simple(f"uninitialized({entry.returns.text})", "None", entry.returns)
         self.unit.python_calls.append(name)
         function = self.unit.bind(function, "python")
-        py = f"{function}({', '.join([f'_g_original({owner.py})', *(v.py for v in whole)])})"
+        py = f"{function}({', '.join([f'_g_original({owner.py})', *(v.py for v in bound)])})"
         return Simple(f"ops.python.{name}({text})", py, entry.returns)
 
     def super_call(
@@ -484,11 +484,11 @@ class Calls(Making):
         entry = kind.super_method(owner.after, name, self, node)
         if entry is None:
             return self.refuse(f"super() has no method '{name}'", node)
-        given, named = self.all_simple(args, kwargs, node)
-        whole, text = self.matched_call(entry, given, named, node, name)
+        simple, named = self.all_simple(args, kwargs, node)
+        bound, text = self.matched_call(entry, simple, named, node, name)
         return Simple(
             f"self.{entry.method_name}({text})",
-            f"{entry.py}({', '.join(['self', *(v.py for v in whole)])})",
+            f"{entry.py}({', '.join(['self', *(v.py for v in bound)])})",
             entry.returns,
         )
 
@@ -519,9 +519,9 @@ class Calls(Making):
         for part in nodes:
             kind = self.host_of(part)
             if isinstance(kind, tuple):
-                result += [_PLAIN_KINDS.get(k) or self.annotation(k, part) for k in kind]
-            elif isinstance(kind, type) and kind in _PLAIN_KINDS:
-                result.append(_PLAIN_KINDS[kind])
+                result += [_CONTAINER_KINDS.get(k) or self.annotation(k, part) for k in kind]
+            elif isinstance(kind, type) and kind in _CONTAINER_KINDS:
+                result.append(_CONTAINER_KINDS[kind])
             else:
                 result.append(self.annotation_of(part))
         return result

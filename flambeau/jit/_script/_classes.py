@@ -8,7 +8,7 @@ import inspect
 from typing import Any
 
 from ...nn.modules.module import Module
-from .._text import is_plain_name
+from .._text import is_identifier
 from ._entries import Entry
 from ._hosts import Parameter
 from ._operators import constant_text
@@ -218,7 +218,7 @@ class ClassEntry:
         lines = [f"class {self.short}:"]
         for name, t in self.attributes.items():
             lines.append(
-                f"  {name} : {t.text}" if is_plain_name(name) else f'  __annotations__["{name}"] = {t.text}'
+                f"  {name} : {t.text}" if is_identifier(name) else f'  __annotations__["{name}"] = {t.text}'
             )
         if not self.attributes and not self.entries:
             lines.append("  pass")

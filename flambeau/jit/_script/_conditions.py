@@ -57,12 +57,12 @@ class Conditions(Calls):
             return Condition(
                 Simple(f"torch.{name}({first.text}, {second.text})", f"({first.py} {sign} {second.py})", BOOL)
             )
-        static = self._known(name, first, second)
+        static = self._constant_outcome(name, first, second)
         if static is not None:
             return Condition(self.literal(static), static)
         return Condition(self.operator(name, sign, first, second, node))
 
-    def _known(self, name: str, a: Simple, b: Simple) -> bool | None:
+    def _constant_outcome(self, name: str, a: Simple, b: Simple) -> bool | None:
         """The outcome for values that are known, as the attributes of a module that are constants."""
         if not (a.is_constant and b.is_constant) or TENSOR in (a.type, b.type):
             return None
@@ -179,20 +179,20 @@ class Conditions(Calls):
         self, name: str, test: Simple, is_and: bool, lines: list[Any], value: Simple, python: bool = True
     ) -> None:
         """Write `name = test and value`, or with `or`, as a branch."""
-        known = "False" if is_and else "True"
-        given = (f"{name} = {value.text}", f"{name} = {value.py}" if python else None)
-        settled = (f"{name} = {known}", f"{name} = {known}" if python else None)
+        constant = "False" if is_and else "True"
+        assigned = (f"{name} = {value.text}", f"{name} = {value.py}" if python else None)
+        settled = (f"{name} = {constant}", f"{name} = {constant}" if python else None)
         self.add(f"if {test.text}:", f"if {test.py}:" if python else None)
         self.depth += 1
         if is_and:
             self.lines += lines
-        self.add(*(given if is_and else settled))
+        self.add(*(assigned if is_and else settled))
         self.depth -= 1
         self.add("else:", "else:" if python else None)
         self.depth += 1
         if not is_and:
             self.lines += lines
-        self.add(*(settled if is_and else given))
+        self.add(*(settled if is_and else assigned))
         self.depth -= 1
 
     def identity(self, node: ast.Compare, same: bool) -> Condition:

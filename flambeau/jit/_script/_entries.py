@@ -27,7 +27,7 @@ class Entry:
 
     def declaration(self, shown: str) -> str:
         """The signature, as errors show it."""
-        given = ", ".join(
+        parameters = ", ".join(
             f"{p.type} {p.name}" + (f"={p.default!r}" if p.defaulted else "") for p in self.parameters
         )
-        return f"{shown}({given}) -> {self.returns}"
+        return f"{shown}({parameters}) -> {self.returns}"

@@ -46,9 +46,9 @@ def _function(f: Any, resolve: Any, lazily: bool) -> ScriptFunction:
 
     `lazily`: it is compiled when it is first called, and where it cannot be, a warning says so and it runs as Python.
     """
-    known = _FUNCTIONS.get(id(f))
-    if known is not None and known[0] is f:
-        return known[1]
+    entry = _FUNCTIONS.get(id(f))
+    if entry is not None and entry[0] is f:
+        return entry[1]
     made = ScriptFunction._named(f.__name__, f)
     if lazily:
         made.__dict__["_pending"] = lambda made, called: _when_used(made, f, resolve, called)
@@ -127,7 +127,7 @@ def freeze(mod: Any, preserved: Sequence[str] = ()) -> RecursiveScriptModule:
             "that could be compiled again"
         )
     modes = [(m, m.training) for m in original.modules()]
-    kept = frozenset(preserved)
+    preserved_names = frozenset(preserved)
     exported = tuple(
         n
         for n in preserved
@@ -137,11 +137,11 @@ def freeze(mod: Any, preserved: Sequence[str] = ()) -> RecursiveScriptModule:
         original.eval()
         while True:
             try:
-                made = script_module(original, exported, kept)
+                made = script_module(original, exported, preserved_names)
                 break
             except Written as written:
-                kept |= {str(written)}
+                preserved_names |= {str(written)}
     finally:
         for module, mode in modes:
             module.training = mode
-    return made.eval() if "training" in kept else made
+    return made.eval() if "training" in preserved_names else made

@@ -158,7 +158,7 @@ class Expressions(Conditions):
         return made
 
     def tuple_literal(self, node: ast.Tuple, hint: Type | None) -> Value:
-        inner = hint.plain.inner if hint is not None and hint.plain.kind == "Tuple" else ()
+        inner = hint.unwrapped.inner if hint is not None and hint.unwrapped.kind == "Tuple" else ()
         hints = inner if len(inner) == len(node.elts) else [None] * len(node.elts)
         result = self.elements(node.elts, hints)
         if all(isinstance(v, Simple) for v in result):
@@ -171,7 +171,7 @@ class Expressions(Conditions):
         return [v for v in result if isinstance(v, Simple)]
 
     def list_literal(self, node: ast.List, hint: Type | None) -> Simple:
-        wanted = hint.plain.inner[0] if hint is not None and hint.plain.kind == "List" else None
+        wanted = hint.unwrapped.inner[0] if hint is not None and hint.unwrapped.kind == "List" else None
         result = self.elements(node.elts, [wanted] * len(node.elts))
         return self.list_of([self.as_simple(v, node) for v in result], wanted, node)
 
@@ -179,10 +179,10 @@ class Expressions(Conditions):
         """The elements of a literal, those of `*x` among them."""
         parts = [n.value if isinstance(n, ast.Starred) else n for n in nodes]
         result = self.evaluated([lambda e=e, h=h: self.expression(e, h) for e, h in zip(parts, hints)])
-        whole: list[Value] = []
+        items: list[Value] = []
         for node, value in zip(nodes, result):
-            whole += self.spread(value, node) if isinstance(node, ast.Starred) else [value]
-        return whole
+            items += self.starred_items(value, node) if isinstance(node, ast.Starred) else [value]
+        return items
 
     def list_of(self, items: list[Simple], wanted: Type | None, node: ast.AST) -> Simple:
         """Values as a list."""
@@ -204,7 +204,7 @@ class Expressions(Conditions):
         return made
 
     def dict_literal(self, node: ast.Dict, hint: Type | None) -> Simple:
-        wanted = hint.plain.inner if hint is not None and hint.plain.kind == "Dict" else ()
+        wanted = hint.unwrapped.inner if hint is not None and hint.unwrapped.kind == "Dict" else ()
         if None in node.keys:
             return self.code.unsupported("** in a dictionary aren't supported", node)
         makers: list[Callable[[], Value]] = []
@@ -253,8 +253,8 @@ class Expressions(Conditions):
 
     def formatted(self, text: Simple, values: list[Simple]) -> Simple:
         """`"{}".format(…)`."""
-        given, py = (", ".join(getattr(v, part) for v in (text, *values)) for part in ("text", "py"))
-        return Simple(f"torch.format({given})", f"formatted({py})", STR)
+        text_args, py = (", ".join(getattr(v, part) for v in (text, *values)) for part in ("text", "py"))
+        return Simple(f"torch.format({text_args})", f"formatted({py})", STR)
 
     # --- names and attributes ------------------------------
     def name(self, node: ast.Name) -> Value:
@@ -289,8 +289,8 @@ class Expressions(Conditions):
             return self.tuple_of(items)
         if name == "remainder" and a.type == STR:
             values = b.items if b.type.kind == "Tuple" and b.items is not None else [b]
-            given, py = (", ".join(getattr(v, part) for v in (a, *values)) for part in ("text", "py"))
-            return Simple(f"torch.percentFormat({given})", f"percent_formatted({py})", STR)
+            text_args, py = (", ".join(getattr(v, part) for v in (a, *values)) for part in ("text", "py"))
+            return Simple(f"torch.percentFormat({text_args})", f"percent_formatted({py})", STR)
         if TENSOR in (a.type, b.type):
             return self.tensor_operator(name, sign, a, b, node)
         return self.of_hosts(name, [a, b], {}, node)
@@ -385,7 +385,7 @@ class Expressions(Conditions):
         if unrolled is not None and not isinstance(node, ast.DictComp):
             return self._unrolled_list(node, generator, unrolled, hint)
         made = self.fresh()
-        wanted = hint.plain.inner if hint is not None and hint.plain.kind in ("List", "Dict") else ()
+        wanted = hint.unwrapped.inner if hint is not None and hint.unwrapped.kind in ("List", "Dict") else ()
         result: list[Type] = []
 
         def body() -> None:
@@ -417,7 +417,7 @@ class Expressions(Conditions):
         items: list[Value],
         hint: Type | None,
     ) -> Value:
-        wanted = hint.plain.inner[0] if hint is not None and hint.plain.kind == "List" else None
+        wanted = hint.unwrapped.inner[0] if hint is not None and hint.unwrapped.kind == "List" else None
 
         def one(value: Value) -> Value:
             self.frames.append({})

@@ -36,14 +36,14 @@ class Flow(Assignments):
             self.frames.pop()
 
     @contextlib.contextmanager
-    def refined(self, known: dict[str, Type]) -> Iterator[None]:
+    def refined(self, types: dict[str, Type]) -> Iterator[None]:
         """Within it, variables are known to be of these types."""
-        with self.branch(known):
+        with self.branch(types):
             yield
 
-    def refine(self, known: dict[str, Type]) -> None:
+    def refine(self, types: dict[str, Type]) -> None:
         """Variables are of these types from here on."""
-        for name, t in known.items():
+        for name, t in types.items():
             self.refine_one(name, t)
 
     def refine_one(self, name: str, t: Type) -> None:
@@ -171,9 +171,9 @@ class Flow(Assignments):
         for part in (p for n in nodes for p in ast.walk(n)):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                 for frame in self.frames:
-                    known = frame.get(part.id)
-                    if isinstance(known, Simple) and known.is_constant and known.type != NONE:
-                        frame[part.id] = Simple(known.text, known.py, known.type, stable=True)
+                    value = frame.get(part.id)
+                    if isinstance(value, Simple) and value.is_constant and value.type != NONE:
+                        frame[part.id] = Simple(value.text, value.py, value.type, stable=True)
 
     def on_Break(self, node: ast.Break) -> None:
         self._leave("break", node)
@@ -255,7 +255,7 @@ class Flow(Assignments):
             return
         count, count_py, getter, small = self.counted(iterated, node)
         index = self.fresh()
-        plain_range = (
+        is_simple_range = (
             isinstance(iterated, Iteration) and iterated.kind == "range" and isinstance(target, ast.Name)
         )
         self.loops.append("for")
@@ -263,7 +263,7 @@ class Flow(Assignments):
         with self.captured() as lines, self.branch({}):
             item = getter(index)
             if (
-                plain_range
+                is_simple_range
                 and isinstance(item, Simple)
                 and item.text == index
                 and isinstance(target, ast.Name)
@@ -356,11 +356,11 @@ class Flow(Assignments):
         limits = [
             v if v.type == INT else Simple(f"int({v.text})", f"number(int, {v.py})", INT) for v in limits
         ]
-        given = ", ".join(v.py for v in limits)
+        arguments = ", ".join(v.py for v in limits)
         if len(limits) == 1:
             return (
                 limits[0].text,
-                f"range({given})",
+                f"range({arguments})",
                 lambda k: Simple(k, k, INT, stable=True, small=True),
                 True,
             )
@@ -369,9 +369,9 @@ class Flow(Assignments):
 
         def item(k: str) -> Value:
             text = f"torch.__derive_index({k}, {three[0]}, {three[2]})"
-            return Simple(text, f"range({given})[{k}]", INT, small=True)
+            return Simple(text, f"range({arguments})[{k}]", INT, small=True)
 
-        return count, f"range(len(range({given})))", item, True
+        return count, f"range(len(range({arguments})))", item, True
 
     def _enumerated(self, part: Any, start: Simple | None) -> Any:
         count, py, getter, _ = part

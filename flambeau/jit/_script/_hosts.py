@@ -41,15 +41,15 @@ def _read(line: str) -> HostSchema:
     head, _, python = line.partition(" : ")
     tree = ast.parse(f"def {head}: ...").body[0]
     assert isinstance(tree, ast.FunctionDef) and tree.returns is not None
-    given = tree.args
-    first = len(given.args) - len(given.defaults)
+    args = tree.args
+    first = len(args.args) - len(args.defaults)
     result = []
-    for k, a in enumerate(given.args):
+    for k, a in enumerate(args.args):
         defaulted = k >= first
-        default = ast.literal_eval(given.defaults[k - first]) if defaulted else None
+        default = ast.literal_eval(args.defaults[k - first]) if defaulted else None
         assert a.annotation is not None
         result.append(Parameter(a.arg, parsed(a.annotation), default, defaulted))
-    for a in given.kwonlyargs:
+    for a in args.kwonlyargs:
         assert a.annotation is not None
         result.append(Parameter(a.arg, parsed(a.annotation), by_name=True))
     return HostSchema(tree.name, tuple(result), parsed(tree.returns), python)
@@ -81,9 +81,9 @@ def _numeric(what: str, names: Sequence[str]) -> Iterator[HostSchema]:
         for name in names:
             kinds = (INT,) if what == "integers" else (FLOAT,) if what == "tests" else (FLOAT, INT)
             count = 2 if what == "pairs" else 1
-            for given in itertools.product(kinds, repeat=count):
+            for types in itertools.product(kinds, repeat=count):
                 shown = ", ".join(f"{{{k}}}" for k in range(count))
-                parameters = tuple(Parameter("ab"[k], t) for k, t in enumerate(given))
+                parameters = tuple(Parameter("ab"[k], t) for k, t in enumerate(types))
                 yield HostSchema(name, parameters, result, f"math.{name}({shown})")
 
 

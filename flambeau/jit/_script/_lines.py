@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from .._text import RESERVED, is_plain_name
+from .._text import RESERVED, is_identifier
 from ._source import Code
 from ._types import Type, is_subtype
 from ._values import Simple, Value
@@ -109,7 +109,7 @@ class Lines:
     def named(self, name: str) -> tuple[str, str]:
         """What a variable is called in code and in Python."""
         if name not in self.names:
-            text = name if is_plain_name(name) and not (name[:1] == "_" and name[1:].isdecimal()) else None
+            text = name if is_identifier(name) and not (name[:1] == "_" and name[1:].isdecimal()) else None
             base = "".join(c for c in name if c.isascii() and (c.isalnum() or c == "_")) or "x"
             k = 0
             while text is None or text in self.taken or text in RESERVED:

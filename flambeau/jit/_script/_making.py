@@ -64,14 +64,14 @@ class Making(Attributes):
             )
         kind = self.unit.class_of(made)
         entry = kind.method("__init__", self, node)
-        whole, text = self.matched_call(entry, args, kwargs, node, f.__name__)
+        bound, text = self.matched_call(entry, args, kwargs, node, f.__name__)
         name = self.fresh()
         self.add(
             f"{name} = {made.name}.__new__({made.name})", f"{name} = _g_object({self.unit.bind_class(made)})"
         )
         self.add(
             f"{self.fresh()} = ({name}).__init__({text})",
-            f"{entry.py}({', '.join([name, *(v.py for v in whole)])})",
+            f"{entry.py}({', '.join([name, *(v.py for v in bound)])})",
         )
         return Simple(name, name, made, stable=True)
 
@@ -79,10 +79,10 @@ class Making(Attributes):
         self, made: Type, f: type, args: list[Simple], kwargs: dict[str, Simple], node: ast.AST
     ) -> Simple:
         entry = self.unit.named_tuples[made.name]
-        whole, _ = self.matched_call(entry, args, kwargs, node, f.__name__)
+        bound, _ = self.matched_call(entry, args, kwargs, node, f.__name__)
         used = [
             v if v.text else self.unit.constant(p.default) or self.literal(p.default)
-            for v, p in zip(whole, entry.parameters)
+            for v, p in zip(bound, entry.parameters)
         ]
         text = ", ".join(v.text for v in used)
         return Simple(
@@ -144,8 +144,8 @@ class Making(Attributes):
         target = ast.copy_location(ast.Name("item of a list", ast.Store()), node)
 
         def body() -> None:
-            found = self.look_up("item of a list")
-            item = self.as_simple(found, node) if found is not None else NONE_VALUE
+            target_value = self.look_up("item of a list")
+            item = self.as_simple(target_value, node) if target_value is not None else NONE_VALUE
             result.append(List(item.type))
             self.add(f"{self.fresh()} = torch.append({made}, {item.text})", f"{made}.append({item.py})")
 

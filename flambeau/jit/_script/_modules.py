@@ -11,7 +11,7 @@ from typing import Any
 from ..._tensor import Tensor
 from ...nn.modules.container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from ...nn.modules.module import Module
-from .._text import is_plain_name, quoted
+from .._text import is_identifier, quoted
 from ..frontend import FrontendError
 from ._classes import _evaluated
 from ._marks import Attribute, is_exported, mark_of
@@ -44,8 +44,8 @@ class ModuleClass:
         self.buffers = [n for n, b in module._buffers.items() if b is not None]
         self.frozen: set[str] = set()
         self.read_attributes(compiler)
-        if unit.kept is not None:
-            self.freeze(unit.kept)
+        if unit.preserved is not None:
+            self.freeze(unit.preserved)
         for name, child in module._modules.items():
             if child is None:
                 self.attributes[name], self.values[name] = NONE, None
@@ -109,18 +109,20 @@ class ModuleClass:
         value = getattr(module, name)
         return value.value if isinstance(value, Attribute) else value
 
-    def freeze(self, kept: frozenset[str]) -> None:
+    def freeze(self, preserved: frozenset[str]) -> None:
         """Let attributes be constants of the code, but those that are kept."""
-        frozen = [n for n in (*self.parameters, *self.buffers) if n not in kept]
-        self.parameters = [n for n in self.parameters if n in kept]
-        self.buffers = [n for n in self.buffers if n in kept]
-        plain = [
-            n for n, v in self.values.items() if n not in kept and isinstance(v, _SCALARS) and v is not None
+        frozen = [n for n in (*self.parameters, *self.buffers) if n not in preserved]
+        self.parameters = [n for n in self.parameters if n in preserved]
+        self.buffers = [n for n in self.buffers if n in preserved]
+        scalars = [
+            n
+            for n, v in self.values.items()
+            if n not in preserved and isinstance(v, _SCALARS) and v is not None
         ]
-        self.constants.update({n: self.values.pop(n) for n in plain})
-        for name in plain:
+        self.constants.update({n: self.values.pop(n) for n in scalars})
+        for name in scalars:
             del self.attributes[name]
-        if "training" not in kept:
+        if "training" not in preserved:
             self.frozen.add("training")
         self.frozen.update(frozen)
 
@@ -191,7 +193,7 @@ class ModuleClass:
     def child(self, owner: ModuleRef, name: str) -> ModuleRef:
         """A submodule."""
         base = owner.text
-        text = f"{base}.{name}" if is_plain_name(name) else f"getattr({base}, {quoted(name)})"
+        text = f"{base}.{name}" if is_identifier(name) else f"getattr({base}, {quoted(name)})"
         return ModuleRef(self.children[name], text, f"{owner.py}._modules[{name!r}]")
 
     def place_of(self, name: str) -> str | None:
@@ -235,7 +237,7 @@ class ModuleClass:
         if t == NONE:
             return Simple("None", "None", NONE, None)
         base = owner.text if owner.text.isidentifier() or owner.text.endswith(")") else f"({owner.text})"
-        text = f"{base}.{name}" if is_plain_name(name) else f"getattr({owner.text}, {quoted(name)})"
+        text = f"{base}.{name}" if is_identifier(name) else f"getattr({owner.text}, {quoted(name)})"
         if name == "training":
             return Simple(text, f"{owner.py}.training", BOOL)
         return Simple(text, f"{owner.py}.{self.place_of(name)}[{name!r}]", t)
@@ -245,11 +247,11 @@ class ModuleClass:
         if name == "training":
             return self.unit.literal(self.module.training)  # type: ignore[no-any-return]
         value = getattr(self.module, name).detach()
-        for k, known in enumerate(self.unit.constants):  # noqa: B007  read after the loop
+        for k, constant in enumerate(self.unit.constants):  # noqa: B007  read after the loop
             if (
-                known._address() == value._address()
-                and known.shape == value.shape
-                and known.stride() == value.stride()
+                constant._address() == value._address()
+                and constant.shape == value.shape
+                and constant.stride() == value.stride()
             ):
                 break
         else:
@@ -368,17 +370,17 @@ class ModuleClass:
         if not self.is_library:
             return None
         names = [p for p in inspect.signature(function).parameters][1:]
-        given = {**dict(zip(names, args)), **kwargs}
-        fixed = {n: v for n, v in given.items() if not isinstance(v, Simple)}
+        by_name = {**dict(zip(names, args)), **kwargs}
+        fixed = {n: v for n, v in by_name.items() if not isinstance(v, Simple)}
         key = (name, tuple((n, id(v.value) if isinstance(v, Host) else id(v)) for n, v in fixed.items()))
         entry = self.entries.get(key)
         if entry is None:
             own = self.unit.unique(f"{self.short}_{name}") if name in self.entries else name
             entry = self._compiled(key, function, own, fixed)
-        whole, text = compiler.matched_call(
-            entry, [], {n: v for n, v in given.items() if n not in fixed}, node, name
+        bound, text = compiler.matched_call(
+            entry, [], {n: v for n, v in by_name.items() if n not in fixed}, node, name
         )
-        py = ", ".join(["self", *(v.py for v in whole)])
+        py = ", ".join(["self", *(v.py for v in bound)])
         return Simple(f"self.{entry.method_name}({text})", f"{entry.py}({py})", entry.returns)
 
     def super_method(self, after: type, name: str, compiler: Any, node: ast.AST) -> Any:
@@ -432,10 +434,10 @@ class ModuleClass:
         kinds |= {n: c.name for n, c in self.children.items()}
         for name, kind in kinds.items():
             lines.append(
-                f"  {name} : {kind}" if is_plain_name(name) else f"  __annotations__[{quoted(name)}] = {kind}"
+                f"  {name} : {kind}" if is_identifier(name) else f"  __annotations__[{quoted(name)}] = {kind}"
             )
         for name, value in self.constants.items():
-            if type(value) in (int, float, bool, str) and is_plain_name(name) and name not in kinds:
+            if type(value) in (int, float, bool, str) and is_identifier(name) and name not in kinds:
                 lines.append(f"  {name} : Final[{type(value).__name__}] = {constant_text(value)}")
         entries = {id(e): e for e in self.entries.values()}
         return "\n".join(lines) + "\n" + "".join(e.text for e in entries.values())

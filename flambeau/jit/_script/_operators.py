@@ -36,7 +36,7 @@ _MOST_VARIANTS = 12  # of overloads that an error lists
 _IMPLICIT = {INT: "int", FLOAT: "float", COMPLEX: "complex"}
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """An overload that takes the arguments: they in its order, by position as far as all before are there, and its result."""
 
     name: str
@@ -47,50 +47,50 @@ class Found(NamedTuple):
 
 
 def fit(
-    value: Simple, wanted: Type, known: dict[str, Type], length: int | None, loosely: bool
+    value: Simple, wanted: Type, type_vars: dict[str, Type], length: int | None, loosely: bool
 ) -> Simple | None:
     """The value as one of a parameter's type; None where it is none."""
-    before = dict(known)
-    if bound(wanted, value.type, known):
+    before = dict(type_vars)
+    if bound(wanted, value.type, type_vars):
         return value
-    known.clear()
-    known.update(before)
-    plain = wanted.plain
-    if plain.kind == "List" and value.type.kind == "Tuple":
-        result = _listed(value, plain.inner[0], known, loosely)
+    type_vars.clear()
+    type_vars.update(before)
+    target = wanted.unwrapped
+    if target.kind == "List" and value.type.kind == "Tuple":
+        result = _listed(value, target.inner[0], type_vars, loosely)
         if result is not None:
             return result
-    if length is not None and plain.kind == "List" and is_subtype(value.type, plain.inner[0]):
+    if length is not None and target.kind == "List" and is_subtype(value.type, target.inner[0]):
         return value
-    if value.type == STR and plain == DEVICE:
+    if value.type == STR and target == DEVICE:
         return Simple(f"torch.device({value.text})", f"device({value.py})", DEVICE)
     if loosely and value.type in (TENSOR, NUMBER):
-        if plain in _IMPLICIT:
-            kind = _IMPLICIT[plain]
-            return Simple(f"annotate({kind}, {value.text})", f"number({kind}, {value.py})", plain)
-        if plain == NUMBER and value.type == TENSOR:
+        if target in _IMPLICIT:
+            kind = _IMPLICIT[target]
+            return Simple(f"annotate({kind}, {value.text})", f"number({kind}, {value.py})", target)
+        if target == NUMBER and value.type == TENSOR:
             return Simple(f"annotate(number, {value.text})", f"{value.py}.item()", NUMBER)
     return None
 
 
-def _listed(value: Simple, element: Type, known: dict[str, Type], loosely: bool) -> Simple | None:
+def _listed(value: Simple, element: Type, type_vars: dict[str, Type], loosely: bool) -> Simple | None:
     """A tuple as a list of values of one type."""
     items = value.items
     if items is None:
         items = [
             Simple(f"({value.text})[{k}]", f"{value.py}[{k}]", t) for k, t in enumerate(value.type.inner)
         ]
-    result = [fit(v, element, known, None, loosely) for v in items]
+    result = [fit(v, element, type_vars, None, loosely) for v in items]
     if any(v is None for v in result):
         return None
-    whole = [v for v in result if v is not None]
-    inner = filled(element, known)
-    text = f"[{', '.join(v.text for v in whole)}]"
-    if not whole:
+    present = [v for v in result if v is not None]
+    inner = filled(element, type_vars)
+    text = f"[{', '.join(v.text for v in present)}]"
+    if not present:
         text = f"annotate(List[{inner.text}], [])"
-    py = f"[{', '.join(v.py for v in whole)}]" if value.items is not None else f"list({value.py})"
-    constant = [v.constant for v in whole] if all(v.is_constant for v in whole) else None
-    made = Simple(text, py, Type("List", (inner,)), items=whole)
+    py = f"[{', '.join(v.py for v in present)}]" if value.items is not None else f"list({value.py})"
+    constant = [v.constant for v in present] if all(v.is_constant for v in present) else None
+    made = Simple(text, py, Type("List", (inner,)), items=present)
     if constant is not None:
         made.constant = constant
     return made
@@ -105,22 +105,22 @@ def matched(
     loosely: bool,
 ) -> tuple[list[Simple], dict[str, Simple], dict[str, Type]] | str:
     """The arguments as a schema has them, and the types of its variables; why not, where they are none of it."""
-    known: dict[str, Type] = {}
+    type_vars: dict[str, Type] = {}
     placed: list[Simple] = []
     named: dict[str, Simple] = {}
     left = dict(kwargs)
-    given = list(args)
+    remaining = list(args)
     by_name = False
     for k, p in enumerate(parameters):
         value: Simple | None
-        if given and not p.by_name:
+        if remaining and not p.by_name:
             last = not [q for q in parameters[k + 1 :] if not q.by_name and not q.defaulted]
-            many = len(given) > 1 or (p.type.inner == (INT,) and not p.defaulted)
-            if many and p.type.kind == "List" and last and all(v.type == p.type.inner[0] for v in given):
-                value = _spread(given, p.type)
-                given = []
+            many = len(remaining) > 1 or (p.type.inner == (INT,) and not p.defaulted)
+            if many and p.type.kind == "List" and last and all(v.type == p.type.inner[0] for v in remaining):
+                value = _packed(remaining, p.type)
+                remaining = []
             else:
-                value = given.pop(0)
+                value = remaining.pop(0)
         else:
             value = left.pop(p.name, None)
             if value is None and p.name == "self":
@@ -132,22 +132,22 @@ def matched(
                 continue
             by_name = by_name or p.by_name
         length = lengths[k] if k < len(lengths) else None
-        result = fit(value, p.type, known, length, loosely)
+        result = fit(value, p.type, type_vars, length, loosely)
         if result is None:
             return _unlike(p, value)
         if by_name or p.by_name:
             named[p.name] = result
         else:
             placed.append(result)
-    if given:
+    if remaining:
         most = sum(not p.by_name for p in parameters)
         return f"Expected at most {most} arguments but found {len(args)} positional arguments."
     if left:
         return f"Unknown keyword argument '{next(iter(left))}'."
-    return placed, named, known
+    return placed, named, type_vars
 
 
-def _spread(values: list[Simple], t: Type) -> Simple:
+def _packed(values: list[Simple], t: Type) -> Simple:
     text, py = (", ".join(getattr(v, part) for v in values) for part in ("text", "py"))
     return Simple(f"[{text}]", f"[{py}]", t, items=values)
 
@@ -156,7 +156,7 @@ def _unlike(p: Parameter, value: Simple) -> str:
     wrong = (
         f"Expected a value of type '{p.type}' for argument '{p.name}' but instead found type '{value.type}'."
     )
-    if value.type.kind == "List" and value.items == [] and p.type.plain.kind == "List":
+    if value.type.kind == "List" and value.items == [] and p.type.unwrapped.kind == "List":
         wrong += (
             "\nEmpty lists default to List[Tensor]. Add a variable annotation to the assignment to create an empty list of another "
             "type."
@@ -181,7 +181,7 @@ def _described(tried: Sequence[tuple[Any, str]]) -> str:
 # --- hosts ------------------------------
 def host_call(
     name: str, args: Sequence[Simple], kwargs: dict[str, Simple]
-) -> tuple[HostSchema, Found] | list[Any]:
+) -> tuple[HostSchema, Match] | list[Any]:
     """The overload of an operation without tensors that takes the arguments; else what was tried."""
     tried: list[Any] = []
     for loosely in (False, True):
@@ -189,8 +189,8 @@ def host_call(
         for schema in schemas().get(name, ()):
             result = matched(name, schema.parameters, (), args, kwargs, loosely)
             if not isinstance(result, str):
-                placed, named, known = result
-                return schema, Found(name, placed, named, filled(schema.result, known), schema)
+                placed, named, type_vars = result
+                return schema, Match(name, placed, named, filled(schema.result, type_vars), schema)
             tried.append((schema, result))
     return tried
 
@@ -209,7 +209,7 @@ def _variants(name: str) -> tuple[tuple[Overload, tuple[Parameter, ...], tuple[i
     return tuple(result)
 
 
-def aten_call(name: str, args: Sequence[Simple], kwargs: dict[str, Simple]) -> Found | list[Any]:
+def aten_call(name: str, args: Sequence[Simple], kwargs: dict[str, Simple]) -> Match | list[Any]:
     """The overload of ATen that takes the arguments; else what was tried."""
     tried: list[Any] = []
     out = kwargs.get("out")
@@ -217,15 +217,15 @@ def aten_call(name: str, args: Sequence[Simple], kwargs: dict[str, Simple]) -> F
     for loosely in (False, True):
         tried = []
         for overload, parameters, lengths in _variants(name):
-            found = matched(name, parameters, lengths, args, rest, loosely)
-            if isinstance(found, str):
-                tried.append((overload.schema, found))
+            match = matched(name, parameters, lengths, args, rest, loosely)
+            if isinstance(match, str):
+                tried.append((overload.schema, match))
                 continue
-            placed, named, _ = found
+            placed, named, _ = match
             result = results_of(overload.schema.returns)
             if out is not None:
                 named["out"], result = out, out.type
-            return Found(name, placed, named, result, overload.schema)
+            return Match(name, placed, named, result, overload.schema)
     return tried
 
 
@@ -233,8 +233,8 @@ def aten_call(name: str, args: Sequence[Simple], kwargs: dict[str, Simple]) -> F
 class _Unknown:
     """Stands for a value that is known when the program runs."""
 
-    def __init__(self, value: Simple, kind: type, whole: bool = False) -> None:
-        self.value, self.kind, self.whole = value, kind, whole
+    def __init__(self, value: Simple, kind: type, as_list: bool = False) -> None:
+        self.value, self.kind, self.as_list = value, kind, as_list
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # `isinstance` reads its class
@@ -279,24 +279,24 @@ class Tokens:
             return value.constant
         if value.type == NONE:
             return None
-        plain = value.type.plain
-        if plain == TENSOR:
+        kind_of_value = value.type.unwrapped
+        if kind_of_value == TENSOR:
             from ...core.make.create import empty
 
             made = empty((0,)).as_subclass(_UnknownTensor)
             self.tensors[id(made)] = made, value
             return made
-        if value.items is not None and plain.kind in ("List", "Tuple"):
+        if value.items is not None and kind_of_value.kind in ("List", "Tuple"):
             items = [self.of(v) for v in value.items]
-            return items if plain.kind == "List" else tuple(items)
-        if plain.kind == "List":
-            element = plain.inner[0].plain
+            return items if kind_of_value.kind == "List" else tuple(items)
+        if kind_of_value.kind == "List":
+            element = kind_of_value.inner[0].unwrapped
             if element == TENSOR:
                 inner = self.of(Simple("", "", TENSOR))
                 self.tensors[id(inner)] = inner, Simple(value.text, value.py, value.type, items=[value])
                 return [inner]
-            return [_STANDING[_KINDS.get(element, object)](value, object, whole=True)]
-        kind = _KINDS.get(plain, object)
+            return [_STANDING[_KINDS.get(element, object)](value, object, as_list=True)]
+        kind = _KINDS.get(kind_of_value, object)
         return _STANDING[kind](value, kind)
 
     def behind(self, x: Any) -> tuple[Simple | None, bool]:
@@ -309,23 +309,23 @@ class Tokens:
                 else (result, True)
             )
         if type(x) in _STANDING.values():
-            return x.value, x.whole
+            return x.value, x.as_list
         return None, False
 
     def text(self, x: Any, kind: Type) -> str:
         """An argument as code of a type; Unfit where it is none."""
         if isinstance(x, (list, tuple)):
             if len(x) == 1:
-                value, whole = self.behind(x[0])
-                if value is not None and whole:
+                value, as_list = self.behind(x[0])
+                if value is not None and as_list:
                     if not is_subtype(value.type, kind):
                         raise Unfit
                     return value.text
-            element = kind.plain.inner[0] if kind.plain.kind == "List" else None
+            element = kind.unwrapped.inner[0] if kind.unwrapped.kind == "List" else None
             if element is None:
                 raise Unfit
             text = f"[{', '.join(self.text(v, element) for v in x)}]"
-            return f"annotate({kind.plain.text}, {text})" if not x or element.kind == "Optional" else text
+            return f"annotate({kind.unwrapped.text}, {text})" if not x or element.kind == "Optional" else text
         value, _ = self.behind(x)
         if value is not None:
             if not is_subtype(value.type, kind):
@@ -356,9 +356,9 @@ def op_text(op: Op, args: Sequence[Simple], kwargs: dict[str, Simple]) -> tuple[
     """The call of an operation in ATen's words, which depend on those of its arguments that are known; None where there are none."""
     tokens = Tokens()
     try:
-        given = [tokens.of(a) for a in args]
+        stand_ins = [tokens.of(a) for a in args]
         named = {k: tokens.of(v) for k, v in kwargs.items()}
-        result = written(op, given, named)
+        result = written(op, stand_ins, named)
         if result is None:
             return None
         arguments, parts = result.overload.names, []
@@ -401,8 +401,8 @@ def own_text(op: Op, args: Sequence[Simple], kwargs: dict[str, Simple]) -> tuple
 
 def _takes(wanted: Type, value: Simple) -> bool:
     """Whether a parameter of ours takes a value: what a schema does not tell is taken."""
-    plain = wanted.plain
-    if "Any" in (plain.kind, *(t.kind for t in plain.inner)):
+    target = wanted.unwrapped
+    if "Any" in (target.kind, *(t.kind for t in target.inner)):
         return True
     t = value.type
     if fit(value, wanted, {}, 1, False) is not None:
@@ -413,9 +413,9 @@ def _takes(wanted: Type, value: Simple) -> bool:
         FLOAT: (INT, NUMBER),
         COMPLEX: (FLOAT, INT),
     }
-    if t in alike.get(plain, ()) or t == NONE:
+    if t in alike.get(target, ()) or t == NONE:
         return True
-    return plain.kind == "List" and t.kind in ("List", "Tuple", "int")
+    return target.kind == "List" and t.kind in ("List", "Tuple", "int")
 
 
 def _own(value: Simple, wanted: Type | None) -> str:

@@ -83,17 +83,17 @@ def attach(unit: Unit, program: Namespace) -> None:
 
 
 def script_module(
-    module: Module, names: tuple[str, ...] = (), kept: frozenset[str] | None = None
+    module: Module, names: tuple[str, ...] = (), preserved: frozenset[str] | None = None
 ) -> RecursiveScriptModule:
     """A module as one of TorchScript; parameters and buffers are shared with it, other attributes are copied.
 
-    `names` are the methods that are compiled, else `forward` and what is exported.  `kept` are the attributes of the module that are not
-    written into the code as constants; None where none is.
+    `names` are the methods that are compiled, else `forward` and what is exported.  `preserved` are the attributes of the module that are
+    not written into the code as constants; None where none is.
     """
     unit = Unit()
-    unit.kept = kept
+    unit.preserved = preserved
     root = unit.module_class(module)
-    if kept is not None:
+    if preserved is not None:
         root.compile_all()
     else:
         for kind in list(unit.modules):
@@ -113,11 +113,11 @@ def built(
     boundary: Boundary,
     module: Module,
     kind: ModuleClass,
-    known: dict[int, RecursiveScriptModule],
+    memo: dict[int, RecursiveScriptModule],
 ) -> RecursiveScriptModule:
     """The scripted module of a module."""
-    if id(module) in known:
-        return known[id(module)]
+    if id(module) in memo:
+        return memo[id(module)]
     script_class = program.find(kind.name.split("."))
     assert isinstance(script_class, ScriptClass)
     state: dict[str, Any] = {n: p for n, p in module._parameters.items() if n in kind.parameters}
@@ -128,7 +128,7 @@ def built(
             continue
         value = kind.own_value(module, name)
         state[name] = boundary.inwards(copy.copy(value) if isinstance(value, (list, dict)) else value, t)
-    made = known[id(module)] = RecursiveScriptModule._of(script_class, state)
+    made = memo[id(module)] = RecursiveScriptModule._of(script_class, state)
     forward = script_class.methods.get("forward")
     if forward is not None and forward.native is not None:
         made.__dict__["forward"] = MethodType(forward.native, made)
@@ -137,7 +137,7 @@ def built(
     made._non_persistent_buffers_set = set(module._non_persistent_buffers_set)
     for name, child in module._modules.items():
         if child is not None:
-            made._modules[name] = built(unit, program, boundary, child, unit.module_class(child), known)
+            made._modules[name] = built(unit, program, boundary, child, unit.module_class(child), memo)
     return made
 
 

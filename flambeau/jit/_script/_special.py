@@ -35,12 +35,12 @@ def _isinstance(c: Any, node: ast.Call) -> Any:
     value = c.expression(node.args[0])
     if isinstance(value, ModuleRef):
         kind = c.host_of(node.args[1])
-        found = isinstance(value.kind.module, kind)
-        return Condition(c.literal(found), found)
+        is_instance = isinstance(value.kind.module, kind)
+        return Condition(c.literal(is_instance), is_instance)
     wanted = c.types_of(node.args[1])
     if not isinstance(value, Simple):
-        found = isinstance(value, Several) and any(w in ("Tuple", "List") for w in wanted)
-        return Condition(c.literal(found), found)
+        is_instance = isinstance(value, Several) and any(w in ("Tuple", "List") for w in wanted)
+        return Condition(c.literal(is_instance), is_instance)
 
     def fits(t: Type) -> bool:
         return any(
@@ -55,10 +55,10 @@ def _isinstance(c: Any, node: ast.Call) -> Any:
             return Condition(c.literal(not no), not no)
         then, other = Union(*yes), Union(*no)
     else:
-        known = [w for w in wanted if not isinstance(w, str)]
-        if len(known) < len(wanted):
+        types = [w for w in wanted if not isinstance(w, str)]
+        if len(types) < len(wanted):
             return c.refuse("isinstance of Any needs types with what is inside, such as List[int]", node)
-        then, other = Union(*known), ANY
+        then, other = Union(*types), ANY
     shown = [t.text for t in members_of(then)]
     text = shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
     named = isinstance(node.args[0], ast.Name)
@@ -97,7 +97,7 @@ def _hasattr(c: Any, node: ast.Call) -> Any:
     return Condition(c.literal(result), result)
 
 
-def _known(value: bool) -> Any:
+def _constant(value: bool) -> Any:
     def ask(c: Any, node: ast.Call) -> Any:
         return Condition(c.literal(value), value)
 
@@ -109,8 +109,8 @@ def _questions() -> dict[Any, Any]:
         isinstance: _isinstance,
         intrinsics.isinstance: _isinstance,
         hasattr: _hasattr,
-        intrinsics.is_scripting: _known(True),
-        is_tracing: _known(False),
+        intrinsics.is_scripting: _constant(True),
+        is_tracing: _constant(False),
     }
 
 
@@ -179,8 +179,8 @@ def _extreme(name: str) -> Any:
             return Simple(
                 f"ops.prim.{name}({args[0].text}, {args[1].text})", py if t == INT else f"float({py})", t
             )
-        given = ", ".join(str(a.type) for a in args)
-        return c.refuse(f"{name}() takes two numbers, or a list of them, in scripts: got ({given})", node)
+        got = ", ".join(str(a.type) for a in args)
+        return c.refuse(f"{name}() takes two numbers, or a list of them, in scripts: got ({got})", node)
 
     return call
 
@@ -276,14 +276,6 @@ def _of_host(name: str) -> Any:
 def _is_tensor(c: Any, node: ast.Call, hint: Any) -> Value:
     value = c.expression(node.args[0])
     return c.literal(isinstance(value, Simple) and value.type == TENSOR)
-
-
-def _default_dtype(c: Any, node: ast.Call, hint: Any) -> Value:
-    from ...core.base.dtypes import get_default_dtype
-
-    result = c.unit.constant(get_default_dtype())
-    assert result is not None
-    return result
 
 
 def _assert(c: Any, node: ast.Call, hint: Any) -> Value:

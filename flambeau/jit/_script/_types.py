@@ -57,7 +57,7 @@ class Type(NamedTuple):
         return hash((self.kind, self.inner, self.name))
 
     @property
-    def plain(self) -> Type:
+    def unwrapped(self) -> Type:
         """What is there where an optional value is."""
         return self.inner[0] if self.kind == "Optional" else self
 
@@ -146,7 +146,7 @@ def unified(a: Type, b: Type) -> Type | None:
     if a == NONE or b == NONE:
         return Optional(b if a == NONE else a)
     if a.kind == "Optional" or b.kind == "Optional":
-        result = unified(a.plain, b.plain)
+        result = unified(a.unwrapped, b.unwrapped)
         return None if result is None else Optional(result)
     if a.kind == b.kind == "Tuple" and len(a.inner) == len(b.inner) and a.name == b.name:
         parts = [unified(x, y) for x, y in zip(a.inner, b.inner)]
@@ -200,37 +200,39 @@ def parsed(node: ast.expr) -> Type:
     return Type(node.value.id, tuple(map(parsed, inner)))
 
 
-def bound(pattern: Type, given: Type, known: dict[str, Type]) -> bool:
-    """Whether a type fits one with variables (lower-case letters), whose values are entered into `known`."""
+def bound(pattern: Type, actual: Type, type_vars: dict[str, Type]) -> bool:
+    """Whether a type fits one with variables (lower-case letters), whose values are entered into `type_vars`."""
     if len(pattern.kind) == 1 and pattern.kind.islower():
-        if pattern.kind in known:
-            return is_subtype(given, known[pattern.kind])
-        known[pattern.kind] = given
+        if pattern.kind in type_vars:
+            return is_subtype(actual, type_vars[pattern.kind])
+        type_vars[pattern.kind] = actual
         return True
     if not any(_has_variables(p) for p in pattern.inner):
-        return is_subtype(given, pattern)
+        return is_subtype(actual, pattern)
     if pattern.kind == "Optional":
-        return given == NONE or bound(pattern.inner[0], given.plain, known)
-    if pattern.kind != given.kind or len(pattern.inner) != len(given.inner):
+        return actual == NONE or bound(pattern.inner[0], actual.unwrapped, type_vars)
+    if pattern.kind != actual.kind or len(pattern.inner) != len(actual.inner):
         return False
-    return all(bound(p, g, known) for p, g in zip(pattern.inner, given.inner))
+    return all(bound(p, g, type_vars) for p, g in zip(pattern.inner, actual.inner))
 
 
 def _has_variables(t: Type) -> bool:
     return (len(t.kind) == 1 and t.kind.islower()) or any(map(_has_variables, t.inner))
 
 
-def filled(pattern: Type, known: dict[str, Type]) -> Type:
+def filled(pattern: Type, type_vars: dict[str, Type]) -> Type:
     """A type with values in place of variables."""
-    if pattern.kind in known:
-        return known[pattern.kind]
+    if pattern.kind in type_vars:
+        return type_vars[pattern.kind]
     return (
-        pattern._replace(inner=tuple(filled(p, known) for p in pattern.inner)) if pattern.inner else pattern
+        pattern._replace(inner=tuple(filled(p, type_vars) for p in pattern.inner))
+        if pattern.inner
+        else pattern
     )
 
 
 # --- annotations ------------------------------
-_PLAIN: dict[Any, Type] = {
+_BY_ANNOTATION: dict[Any, Type] = {
     int: INT,
     float: FLOAT,
     bool: BOOL,
@@ -272,8 +274,8 @@ def of_annotation(a: Any, of_class: Callable[[type], Type | None]) -> Type:
     if isinstance(a, Type):
         return a
     try:
-        if a in _PLAIN:
-            return _PLAIN[a]
+        if a in _BY_ANNOTATION:
+            return _BY_ANNOTATION[a]
         bare = _BARE.get(a)
     except TypeError:
         raise NoType(f"Unknown type annotation: '{a!r}'") from None
@@ -329,7 +331,7 @@ def of_value(x: Any, of_class: Callable[[type], Type | None]) -> Type:
         return INT
     for kind in (bool, int, float, complex, str):
         if type(x) is kind:
-            return _PLAIN[kind]
+            return _BY_ANNOTATION[kind]
     if x is None:
         return NONE
     if isinstance(x, Device):

@@ -18,7 +18,7 @@ from ...core.base.formats import layout, memory_format
 from ...library._calls import CODES
 from .. import _host
 from .._modules import RecursiveScriptModule, ScriptFunction
-from .._text import is_plain_name, quoted
+from .._text import is_identifier, quoted
 from ._entries import Entry
 from ._hosts import Parameter
 from ._marks import OVERLOADS, RESOLVERS
@@ -57,7 +57,7 @@ class Unit:
         self.globals: dict[str, Any] = _globals()
         self.grad_modes = grad_modes()
         self.modules: list[Any] = []
-        self.kept: frozenset[str] | None = None  # of attributes, where all others become constants
+        self.preserved: frozenset[str] | None = None  # of attributes, where all others become constants
         self.constants: list[Any] = []  # tensors in the code
         self.module_classes: dict[int, tuple[Any, Any]] = {}
         self.alike: dict[Any, Any] = {}  # classes of modules by what tells them apart
@@ -69,7 +69,7 @@ class Unit:
     # --- names ------------------------------
     def unique(self, wish: str) -> str:
         """A name for something at the top of the program's code."""
-        wish = wish if is_plain_name(wish) else "x_" + "".join(c for c in wish if c.isalnum() and c.isascii())
+        wish = wish if is_identifier(wish) else "x_" + "".join(c for c in wish if c.isalnum() and c.isascii())
         name, k = wish, 0
         while name in self.taken:
             name, k = f"{wish}_{k}", k + 1
@@ -78,13 +78,13 @@ class Unit:
 
     def bind(self, value: Any, hint: str) -> str:
         """The name under which Python finds an object."""
-        known = self.bound.get(id(value))
-        if known is None:
-            plain = "".join(c for c in hint if c.isalnum() or c == "_")
-            known = self.bound[id(value)] = f"_g{len(self.bound)}_{plain}"
-            self.globals[known] = value
+        entry = self.bound.get(id(value))
+        if entry is None:
+            suffix = "".join(c for c in hint if c.isalnum() or c == "_")
+            entry = self.bound[id(value)] = f"_g{len(self.bound)}_{suffix}"
+            self.globals[entry] = value
             self.held.append(value)
-        return known
+        return entry
 
     def bind_class(self, t: Type) -> str:
         """The name under which Python finds a class of the program, which is made when all is compiled."""
@@ -111,14 +111,14 @@ class Unit:
         maker = _maker(self)
         items = []
         for v in x:
-            found = (
+            constant = (
                 maker.literal(v)
                 if type(v) in (int, float, bool, str, complex, type(None))
                 else self.constant(v)
             )
-            if found is None:
+            if constant is None:
                 return None
-            items.append(found)
+            items.append(constant)
         if isinstance(x, tuple):
             return maker.tuple_of(items)
         kinds = {v.type for v in items}
@@ -165,14 +165,14 @@ class Unit:
         """What a function's annotations, and its type comment, say of it."""
         tree = code.tree if other is None else Code(other).tree
         assert isinstance(tree, ast.FunctionDef)
-        given = tree.args
+        args_node = tree.args
         own = is_own(f)
         if (
-            given.vararg
-            or given.kwarg
-            or (given.kwonlyargs and any(d is not None for d in given.kw_defaults))
+            args_node.vararg
+            or args_node.kwarg
+            or (args_node.kwonlyargs and any(d is not None for d in args_node.kw_defaults))
         ) and not own:
-            at = given.vararg or given.kwarg or given.kwonlyargs[0]
+            at = args_node.vararg or args_node.kwarg or args_node.kwonlyargs[0]
             code.not_supported(
                 "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults",
                 at,
@@ -180,7 +180,7 @@ class Unit:
         compiler = Statements(self, code, None)
         defaults = _defaults(f)
         comment = _comment(code)
-        args = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+        args = [*args_node.posonlyargs, *args_node.args, *args_node.kwonlyargs]
         if skip or owner is not None:
             args = args[1:]
         parameters = []
@@ -188,7 +188,7 @@ class Unit:
             annotation = comment[0][k] if comment and k < len(comment[0]) else a.annotation
             defaulted = a.arg in defaults
             if annotation is not None:
-                t = self._known(compiler, annotation, own)
+                t = self._declared_type(compiler, annotation, own)
             else:
                 t = self._inferred(defaults.get(a.arg), own and defaulted)
             parameters.append(Parameter(a.arg, t, defaults.get(a.arg), defaulted))
@@ -201,7 +201,7 @@ class Unit:
         return entry
 
     @staticmethod
-    def _known(compiler: Any, annotation: ast.expr, own: bool) -> Type:
+    def _declared_type(compiler: Any, annotation: ast.expr, own: bool) -> Type:
         """What an annotation means; of a parameter of this library that takes anything, that it is a tensor."""
         t: Type = compiler.annotation_of(annotation)
         return TENSOR if own and t.kind == "Any" else t
@@ -289,7 +289,7 @@ class Unit:
         try:
             if isinstance(p.default, (list, tuple)):
                 inner = ", ".join(constant_text(v) for v in p.default)
-                return f"[{inner}]" if p.type.plain.kind == "List" else f"({inner}{',' * bool(inner)})"
+                return f"[{inner}]" if p.type.unwrapped.kind == "List" else f"({inner}{',' * bool(inner)})"
             return constant_text(p.default)
         except Exception:  # noqa: BLE001  a default that code has no words for
             raise CompileError(
@@ -329,15 +329,15 @@ class Unit:
     def module_class(self, module: Any) -> Any:
         """What a module is compiled to: one class for all modules that are alike."""
         module = _source_of(module)
-        known = self.module_classes.get(id(module))
-        if known is None:
+        entry = self.module_classes.get(id(module))
+        if entry is None:
             from ._modules import ModuleClass
 
             made = ModuleClass(self, module)
-            made = self.alike.setdefault(made.key() if self.kept is None else id(module), made)
+            made = self.alike.setdefault(made.key() if self.preserved is None else id(module), made)
             made.enter()
-            known = self.module_classes[id(module)] = module, made
-        return known[1]
+            entry = self.module_classes[id(module)] = module, made
+        return entry[1]
 
     # --- enumerations ------------------------------
     def enum_member(self, x: enum.Enum, compiler: Any = None, node: ast.AST | None = None) -> Simple:
@@ -370,24 +370,24 @@ class Unit:
             if isinstance(what, tuple):
                 self.globals[name] = program.find([*what[0].split("."), what[1]])
                 continue
-            found = program.find(what.split("."))
-            self.globals[name] = getattr(found, "tuple_class", None) or found
+            resolved = program.find(what.split("."))
+            self.globals[name] = getattr(resolved, "tuple_class", None) or resolved
 
 
 def _source_of(module: Any) -> Any:
     """The module of Python that a module is compiled from; NotImplementedError for one that has no source, or hooks."""
-    found = module.__dict__.get("_original", module)
-    name = type(found).__name__
-    if isinstance(found, RecursiveScriptModule):
+    original = module.__dict__.get("_original", module)
+    name = type(original).__name__
+    if isinstance(original, RecursiveScriptModule):
         raise NotImplementedError(
-            f"{display.NAME}.jit.script: the submodule {found.original_name} comes from jit.trace or jit.load and has no source: "
+            f"{display.NAME}.jit.script: the submodule {original.original_name} comes from jit.trace or jit.load and has no source: "
             "script the module that it was made of, or trace the whole"
         )
-    if found._forward_hooks or found._forward_pre_hooks:
+    if original._forward_hooks or original._forward_pre_hooks:
         raise NotImplementedError(
             f"{display.NAME}.jit.script: module {name} has hooks, which are not compiled: remove them, or trace the module"
         )
-    return found
+    return original
 
 
 def _maker(unit: Unit) -> Any:
@@ -405,10 +405,10 @@ def _unannotated(args: list[ast.arg], name: str) -> bool:
 
 def _defaults(f: Any) -> dict[str, Any]:
     try:
-        found = inspect.signature(f).parameters.values()
+        parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
         return {}
-    return {p.name: p.default for p in found if p.default is not p.empty}
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def _comment(code: Code) -> tuple[list[ast.expr], ast.expr] | None:
@@ -416,11 +416,11 @@ def _comment(code: Code) -> tuple[list[ast.expr], ast.expr] | None:
     assert isinstance(code.tree, ast.FunctionDef)
     end = code.tree.body[0].lineno
     for line in code.lines[code.tree.lineno - 1 : end]:
-        found = _COMMENT.search(line)
-        if found:
-            args = ast.parse(f"({found[1]},)" if found[1].strip() else "()", mode="eval").body
+        match = _COMMENT.search(line)
+        if match:
+            args = ast.parse(f"({match[1]},)" if match[1].strip() else "()", mode="eval").body
             assert isinstance(args, ast.Tuple)
-            return args.elts, ast.parse(found[2], mode="eval").body
+            return args.elts, ast.parse(match[2], mode="eval").body
     return None
 
 
@@ -444,24 +444,24 @@ class _Names(dict[str, Any]):
         self.resolve = resolve
 
     def __missing__(self, name: str) -> Any:
-        found = self.resolve(name)
-        if found is MISSING:
+        resolved = self.resolve(name)
+        if resolved is MISSING:
             raise KeyError(name)
-        return found
+        return resolved
 
 
 @functools.cache
 def _shared_globals() -> dict[str, Any]:
     from ...autograd.grad_mode import enable_grad, no_grad
     from .._objects import ScriptObject, construct
-    from ._boundary import completed_future, either, interface_call, original_of, raised, tolist
+    from ._boundary import completed_future, either, interface_call, original_of, tolist
 
-    found: dict[str, Any] = {
+    shared: dict[str, Any] = {
         f"_host_{n}": f for n, f in (*_host.TENSORS.items(), *_host.TEXTS.items(), *_host.HOST.items())
     }
     for name in set(_host.TEXTS) & set(_host.HOST):
-        found[f"_host_{name}"] = either(_host.HOST[name], _host.TEXTS[name])
-    found |= {
+        shared[f"_host_{name}"] = either(_host.HOST[name], _host.TEXTS[name])
+    shared |= {
         "math": math,
         "wrapped": _host.wrapped,
         "number": _host.number,
@@ -469,7 +469,7 @@ def _shared_globals() -> dict[str, Any]:
         "percent_formatted": _host.percent_formatted,
         "shown": _host.shown,
         "device": Device,
-        "_g_raise": raised,
+        "_g_raise": _host.raise_exception,
         "_g_object": ScriptObject,
         "_g_construct": construct,
         "_g_tolist": tolist,
@@ -481,7 +481,7 @@ def _shared_globals() -> dict[str, Any]:
         "_g_future": completed_future,
         "_manual_seed": _seed,
     }
-    return found
+    return shared
 
 
 def _seed(n: int) -> None:

@@ -127,8 +127,8 @@ class Sequential(Container):
     def _backwards(self, input: Any, gradOutput: Any, step: Callable[[Any, Any, Any], Any]) -> Any:
         """`step(module, its input, gradient of its output)` from the last module to the first."""
         inputs = [input, *(m.output for m in self.modules[:-1])]
-        for module, given in zip(reversed(self.modules), reversed(inputs)):
-            step(module, given, gradOutput)
+        for module, x in zip(reversed(self.modules), reversed(inputs)):
+            step(module, x, gradOutput)
             gradOutput = module.gradInput
         return gradOutput
 
@@ -152,10 +152,10 @@ class Sequential(Container):
 
 
 class Branches(Container):
-    """Modules side by side: what each gets of the input is `_spread`, what is made of their outputs `_gather`. Both are
+    """Modules side by side: what each gets of the input is `_scatter`, what is made of their outputs `_gather`. Both are
     formulas, whose gradients come from the tape."""
 
-    def _spread(self, input: Any) -> list[Any]:
+    def _scatter(self, input: Any) -> list[Any]:
         """The input of each module; the same one by default."""
         return [input] * len(self.modules)
 
@@ -169,7 +169,7 @@ class Branches(Container):
         return self.output
 
     def _inputs(self, input: Any) -> list[Any]:
-        return self._spread(input)
+        return self._scatter(input)
 
     def _backwards(self, input: Any, gradOutput: Any, step: Callable[[Any, Any, Any], Any]) -> None:
         """`step(module, its input, gradient of its output)` for each module."""
@@ -275,7 +275,7 @@ class ParallelTable(Branches):
 
     _lists = ("gradInput", "output")
 
-    def _spread(self, input: Any) -> list[Any]:
+    def _scatter(self, input: Any) -> list[Any]:
         return list(input)
 
     def _joined(self, input: Any) -> Any:
@@ -302,20 +302,20 @@ class Parallel(Branches):
 
     _slices: tuple[Any, list[Any]] | None = None
 
-    def _spread(self, input: Any) -> list[Any]:
+    def _scatter(self, input: Any) -> list[Any]:
         return list(input.unbind(self.inputDimension))
 
     def _inputs(self, input: Any) -> list[Any]:
         """The slices, the same objects for `forward` and `backward`, so that modules know them again."""
         if self._slices is None or self._slices[0] is not input:
-            self._slices = input, self._spread(input)
+            self._slices = input, self._scatter(input)
         return self._slices[1]
 
     def _gather(self, outputs: list[Any]) -> Any:
         return cat(outputs, self.outputDimension)
 
     def _joined(self, input: Any) -> Any:
-        return Recording(self._spread, input, ()).gradients_of_input([m.gradInput for m in self.modules])
+        return Recording(self._scatter, input, ()).gradients_of_input([m.gradInput for m in self.modules])
 
     def clearState(self) -> Any:
         self._slices = None

@@ -397,8 +397,8 @@ class SpatialConvolutionMap(_Convolution):
         """The kernels at their places among those that are 0, (planes of column `planes[0]`, planes of `planes[1]`, kH, kW)."""
         count = (self.nInputPlane, self.nOutputPlane)
         places = tuple(self.connTable[:, p].long() for p in planes)
-        whole = weight.new_zeros(*(count[p] for p in planes), self.kH, self.kW)
-        return whole.index_put(places, weight, accumulate=True)
+        dense = weight.new_zeros(*(count[p] for p in planes), self.kH, self.kW)
+        return dense.index_put(places, weight, accumulate=True)
 
     def compute(self, input: Any, weight: Any, bias: Any) -> Any:
         return F.conv2d(input, self._dense(weight, 1, 0), bias, self._of("d"))

@@ -57,7 +57,7 @@ class Criterion:
 
     def _record(self, input: Any, target: Any) -> Recording:
         made = Recording(lambda x: self.compute(x, target), input, ())
-        made.given += _all(target)  # whose elements count, too
+        made.inputs += _all(target)  # whose elements count, too
         made.look()
         self._recording = made
         self.output = made.output.item()
@@ -65,10 +65,10 @@ class Criterion:
 
     def updateGradInput(self, input: Any, target: Any) -> Any:
         """Set and return `gradInput`, the gradient of the loss."""
-        kept = self._recording
-        if kept is None or not kept.is_of(input, _all(target)):
-            kept = self._record(input, target)
-        self.gradInput = kept.gradients_of_input(kept.output.new_ones(kept.output.shape))
+        recording = self._recording
+        if recording is None or not recording.is_of(input, _all(target)):
+            recording = self._record(input, target)
+        self.gradInput = recording.gradients_of_input(recording.output.new_ones(recording.output.shape))
         return self.gradInput
 
     def forward(self, input: Any, target: Any) -> Any:

@@ -102,13 +102,13 @@ class Module:
     def accUpdateGradParameters(self, input: Any, gradOutput: Any, lr: Factor) -> None:
         """A step of `-lr` times their gradients for the parameters, which leaves `gradWeight` … as they are."""
         names = [n for n in self._parameters if getattr(self, n) is not None]
-        kept = {_gradient(n): getattr(self, _gradient(n)) for n in names}
+        gradients = {_gradient(n): getattr(self, _gradient(n)) for n in names}
         try:
             for name in names:
                 setattr(self, _gradient(name), getattr(self, name))
             self.accGradParameters(input, gradOutput, -lr)
         finally:
-            vars(self).update(kept)
+            vars(self).update(gradients)
 
     def sharedAccUpdateGradParameters(self, input: Any, gradOutput: Any, lr: Factor) -> None:
         """The same for parameters that are shared with other modules: over `gradWeight` …, which are overwritten."""
@@ -293,16 +293,20 @@ class Computed(Module):
     def prepare(self, input: Any) -> None:
         """What happens once in each `forward`, before the formula."""
 
-    def _given(self) -> list[Any]:
+    def _own_tensors(self) -> list[Any]:
         return [getattr(self, name) for name in self._parameters]
 
     def _record(self, input: Any) -> Recording:
-        self._recording = Recording(self.compute, input, self._given())
+        self._recording = Recording(self.compute, input, self._own_tensors())
         return self._recording
 
     def _recorded(self, input: Any) -> Recording:
-        kept = self._recording
-        return kept if kept is not None and kept.is_of(input, self._given()) else self._record(input)
+        recording = self._recording
+        return (
+            recording
+            if recording is not None and recording.is_of(input, self._own_tensors())
+            else self._record(input)
+        )
 
     def updateOutput(self, input: Any) -> Any:
         with no_grad():
@@ -313,7 +317,7 @@ class Computed(Module):
         if is_grad_enabled():
             self.output = detached(self._record(input).output)
         else:
-            self.output = detached(self.compute(input, *self._given()))
+            self.output = detached(self.compute(input, *self._own_tensors()))
         return self.output
 
     def _over(self, input: Tensor) -> Tensor:
@@ -322,7 +326,7 @@ class Computed(Module):
         recording = self._record(before)
         with no_grad():
             input.copy_(recording.output)
-        recording.given[0] = input
+        recording.inputs[0] = input
         recording.look()
         self.output = input
         return input

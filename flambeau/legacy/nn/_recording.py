@@ -57,7 +57,7 @@ class Recording:
 
     def __init__(self, function: Callable[..., Any], input: Any, parameters: Iterable[Any]) -> None:
         parameters = list(parameters)
-        self.given = [*tensors(input), *parameters]
+        self.inputs = [*tensors(input), *parameters]
         self.input = each(leaf, input)
         self.parameters = [leaf(p) for p in parameters]
         with enable_grad():
@@ -66,14 +66,14 @@ class Recording:
 
     def look(self) -> None:
         """Note what has been written so far."""
-        self.versions = [_version(x) for x in self.given]
+        self.versions = [_version(x) for x in self.inputs]
 
     def is_of(self, input: Any, parameters: Iterable[Any]) -> bool:
         """Whether this is of these very tensors, and they were not written since."""
         inputs = [*tensors(input), *parameters]
         return (
-            len(inputs) == len(self.given)
-            and all(a is b for a, b in zip(inputs, self.given))
+            len(inputs) == len(self.inputs)
+            and all(a is b for a, b in zip(inputs, self.inputs))
             and self.versions == [_version(x) for x in inputs]
         )
 
@@ -88,8 +88,8 @@ class Recording:
         wanted = [x for x in of if isinstance(x, Tensor) and x.requires_grad]
         result: list[Any] = [None] * len(wanted)
         if ends and wanted:
-            starts, given = zip(*ends)
-            result = list(grad(starts, wanted, given, retain_graph=True, allow_unused=True))
+            starts, args = zip(*ends)
+            result = list(grad(starts, wanted, args, retain_graph=True, allow_unused=True))
         by_leaf = {id(x): g for x, g in zip(wanted, result)}
         return [zeros_like(x) if by_leaf.get(id(x)) is None else by_leaf[id(x)] for x in of]
 

@@ -73,10 +73,10 @@ class Reshape(_Moving):
         self.nelement = prod(self.size)
 
     def compute(self, input: Any) -> Any:
-        whole = self.batchMode is False
+        is_unbatched = self.batchMode is False
         if self.batchMode is None:
-            whole = input.numel() == self.nelement and input.shape[0] != 1
-        return input.contiguous().view(self.size if whole else (input.shape[0], *self.size))
+            is_unbatched = input.numel() == self.nelement and input.shape[0] != 1
+        return input.contiguous().view(self.size if is_unbatched else (input.shape[0], *self.size))
 
     def _to_lua(self) -> dict[str, Any]:
         made = super()._to_lua() | {"batchsize": Size((1, *self.size))}

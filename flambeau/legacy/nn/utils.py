@@ -58,9 +58,9 @@ def _converted(x: Tensor, to: Any, cache: dict) -> Tensor:
     storage = x.untyped_storage()
     key = (storage.data_ptr(), storage.nbytes(), x.dtype, kind, model.device)
     if key not in cache:
-        whole = empty(0, dtype=x.dtype, device=x.device)
-        whole.set_(storage, 0, (storage.nbytes() // x.dtype.itemsize,), (1,))
-        cache[key] = whole.to(model.device, kind), whole  # the old one stays, and with it its address
+        original = empty(0, dtype=x.dtype, device=x.device)
+        original.set_(storage, 0, (storage.nbytes() // x.dtype.itemsize,), (1,))
+        cache[key] = original.to(model.device, kind), original  # the old one stays, and with it its address
     there = cache[key][0].untyped_storage()
     return empty(0, dtype=kind, device=model.device).set_(there, x.storage_offset(), x.shape, x.stride())
 

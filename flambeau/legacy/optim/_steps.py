@@ -24,7 +24,7 @@ def _evaluated(opfunc: Function, x: Tensor, decay: float = 0) -> tuple[Any, Tens
     return fx, dfdx.add(x, alpha=decay) if decay else dfdx
 
 
-def _kept(state: dict, name: str, like: Tensor, value: float = 0) -> Tensor:
+def _buffer(state: dict, name: str, like: Tensor, value: float = 0) -> Tensor:
     if name not in state:
         state[name] = like.new_full(like.shape, value)
     return state[name]
@@ -120,7 +120,7 @@ def nag(opfunc: Function, x: Tensor, config: dict, state: dict | None = None) ->
     if config.get("learningRates") is not None:
         dfdx = config["learningRates"] * dfdx
     x.add_(dfdx, alpha=-rate)
-    _kept(state, "dfdx", dfdx).mul_(momentum).add_(dfdx, alpha=-rate)
+    _buffer(state, "dfdx", dfdx).mul_(momentum).add_(dfdx, alpha=-rate)
     return x, fx
 
 
@@ -147,7 +147,7 @@ def adam(opfunc: Function, x: Tensor, config: dict, state: dict | None = None) -
     config, state = _settings("adam", config, state)
     beta1, beta2 = config.get("beta1", 0.9), config.get("beta2", 0.999)
     fx, dfdx = _evaluated(opfunc, x, config.get("weightDecay", 0))
-    m, v = _kept(state, "m", x), _kept(state, "v", x)
+    m, v = _buffer(state, "m", x), _buffer(state, "v", x)
     t = state["t"] = state.get("t", 0) + 1
     m.mul_(beta1).add_(dfdx, alpha=1 - beta1)
     v.mul_(beta2).addcmul_(dfdx, dfdx, value=1 - beta2)
@@ -179,7 +179,7 @@ def adamax(opfunc: Function, x: Tensor, config: dict, state: dict | None = None)
     config, state = _settings("adamax", config, state)
     beta1, beta2 = config.get("beta1", 0.9), config.get("beta2", 0.999)
     fx, dfdx = _evaluated(opfunc, x, config.get("weightDecay", 0))
-    m, u = _kept(state, "m", x), _kept(state, "u", x)
+    m, u = _buffer(state, "m", x), _buffer(state, "u", x)
     t = state["t"] = state.get("t", 0) + 1
     m.mul_(beta1).add_(dfdx, alpha=1 - beta1)
     u.copy_((u * beta2).maximum(dfdx.abs() + config.get("epsilon", 1e-38)))
@@ -211,7 +211,7 @@ def adadelta(opfunc: Function, x: Tensor, config: dict, state: dict | None = Non
     rho, eps = config.get("rho", 0.9), config.get("eps", 1e-6)
     fx, dfdx = _evaluated(opfunc, x, config.get("weightDecay", 0))
     state["evalCounter"] = state.get("evalCounter", 0) + 1
-    variance, moved = _kept(state, "paramVariance", x), _kept(state, "accDelta", x)
+    variance, moved = _buffer(state, "paramVariance", x), _buffer(state, "accDelta", x)
     variance.mul_(rho).addcmul_(dfdx, dfdx, value=1 - rho)
     delta = ((moved + eps) / (variance + eps)).sqrt_().mul_(dfdx)
     x.sub_(delta)
@@ -242,7 +242,7 @@ def adagrad(opfunc: Function, x: Tensor, config: dict, state: dict | None = None
     config, state = _settings("adagrad", config, state)
     rate = _rate(config, state, 1e-3)
     fx, dfdx = _evaluated(opfunc, x, config.get("weightDecay", 0))
-    variance = _kept(state, "paramVariance", x).addcmul_(dfdx, dfdx)
+    variance = _buffer(state, "paramVariance", x).addcmul_(dfdx, dfdx)
     x.addcdiv_(dfdx, variance.sqrt().add_(1e-10), value=-rate)
     return x, fx
 
@@ -270,7 +270,7 @@ def rmsprop(opfunc: Function, x: Tensor, config: dict, state: dict | None = None
     config, state = _settings("rmsprop", config, state)
     alpha = config.get("alpha", 0.99)
     fx, dfdx = _evaluated(opfunc, x, config.get("weightDecay", 0))
-    m = _kept(state, "m", x, 1).mul_(alpha).addcmul_(dfdx, dfdx, value=1 - alpha)
+    m = _buffer(state, "m", x, 1).mul_(alpha).addcmul_(dfdx, dfdx, value=1 - alpha)
     x.addcdiv_(dfdx, m.sqrt().add_(config.get("epsilon", 1e-8)), value=-config.get("learningRate", 1e-2))
     return x, fx
 
@@ -304,7 +304,7 @@ def asgd(opfunc: Function, x: Tensor, config: dict, state: dict | None = None) -
     eta, mu = state.get("eta_t", eta0), state.get("mu_t", 1)
     fx, dfdx = _evaluated(opfunc, x)
     x.mul_(1 - weight * eta).add_(dfdx, alpha=-eta)
-    mean = _kept(state, "ax", x)
+    mean = _buffer(state, "ax", x)
     mean.lerp_(x, mu)
     t = state["t"] = state.get("t", 0) + 1
     state["eta_t"] = eta0 / (1 + weight * eta0 * t) ** config.get("alpha", 0.75)
@@ -342,7 +342,7 @@ def rprop(opfunc: Function, x: Tensor, config: dict, state: dict | None = None) 
     values = []
     for _ in range(config.get("niter", 1)):
         fx, dfdx = opfunc(x)
-        before, size = _kept(state, "delta", x), _kept(state, "stepsizes", x, first)
+        before, size = _buffer(state, "delta", x), _buffer(state, "stepsizes", x, first)
         turn = dfdx * before
         factor = size.new_ones(size.shape).masked_fill_(turn > 0, config.get("etaplus", 1.2))
         size.mul_(factor.masked_fill_(turn < 0, config.get("etaminus", 0.5)))

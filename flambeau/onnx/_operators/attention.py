@@ -110,9 +110,9 @@ def rotary_embedding(
     rotary_embedding_dim: int = 0,
 ) -> Tensor:
     """Pairs of features turned by the angles of their positions; features behind `rotary_embedding_dim` stay."""
-    given = x.reshape([x.shape[0], x.shape[1], num_heads, -1]) if x.ndim == 3 else fl.transpose(x, 1, 2)
-    size = rotary_embedding_dim or given.shape[-1]
-    turned, rest = given[..., :size], given[..., size:]
+    heads = x.reshape([x.shape[0], x.shape[1], num_heads, -1]) if x.ndim == 3 else fl.transpose(x, 1, 2)
+    size = rotary_embedding_dim or heads.shape[-1]
+    turned, rest = heads[..., :size], heads[..., size:]
     cos, sin = (c if position_ids is None else c[position_ids] for c in (cos_cache, sin_cache))
     cos, sin = (fl.unsqueeze(c[..., : size // 2], 2) for c in (cos, sin))
     if interleaved:
@@ -121,5 +121,5 @@ def rotary_embedding(
     else:
         a, b = turned[..., : size // 2], turned[..., size // 2 :]
         result = fl.cat([a * cos - b * sin, a * sin + b * cos], -1)
-    whole = fl.cat([result, rest], -1)
-    return whole.reshape(x.shape) if x.ndim == 3 else fl.transpose(whole, 1, 2)
+    output = fl.cat([result, rest], -1)
+    return output.reshape(x.shape) if x.ndim == 3 else fl.transpose(output, 1, 2)

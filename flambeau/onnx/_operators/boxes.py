@@ -24,7 +24,9 @@ def _corners(boxes: np.ndarray, by_centre: int) -> np.ndarray:
     return np.stack([np.minimum(a, c), np.minimum(b, d), np.maximum(a, c), np.maximum(b, d)], 1)
 
 
-def _kept(corners: np.ndarray, scores: np.ndarray, most: int, overlap: float, least: float) -> list[int]:
+def _suppressed(
+    corners: np.ndarray, scores: np.ndarray, most: int, overlap: float, least: float
+) -> list[int]:
     """The boxes with the largest scores, none of which overlaps one before it by more than `overlap` of their union."""
     area = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
     waiting = [k for k in np.argsort(-scores, kind="stable") if scores[k] > least]
@@ -63,8 +65,8 @@ def non_max_suppression(
     for image in range(places.shape[0]):
         corners = _corners(places[image], center_point_box)
         for kind in range(numbers.shape[1]):
-            kept = _kept(corners, numbers[image, kind], most, overlap, least)
-            result += [(image, kind, k) for k in kept]
+            selected = _suppressed(corners, numbers[image, kind], most, overlap, least)
+            result += [(image, kind, k) for k in selected]
     return from_numpy(np.array(result, np.int64).reshape(-1, 3))
 
 

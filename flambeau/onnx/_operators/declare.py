@@ -132,7 +132,7 @@ def _enter(made: Operator) -> None:
 def _declared(name: str, domain: str, since: int, function: Callable[..., Any], said: Any) -> Operator:
     signature = inspect.signature(said)
     kinds = inspect.Parameter
-    given, attributes, counts, required, variadic, moves = [], {}, False, 0, False, False
+    inputs, attributes, counts, required, variadic, moves = [], {}, False, 0, False, False
     ints, state = set(), set()
     for p in signature.parameters.values():
         note = str(p.annotation).removesuffix(" | None")
@@ -143,7 +143,7 @@ def _declared(name: str, domain: str, since: int, function: Callable[..., Any], 
         elif p.kind is kinds.VAR_POSITIONAL:
             variadic = True
         elif p.name != "self":
-            given.append(p.name)
+            inputs.append(p.name)
             required += p.default is kinds.empty
             if note == "Ints":
                 ints.add(p.name)
@@ -156,7 +156,7 @@ def _declared(name: str, domain: str, since: int, function: Callable[..., Any], 
         domain,
         since,
         function,
-        tuple(given),
+        tuple(inputs),
         required,
         variadic,
         frozenset(ints),
@@ -236,7 +236,7 @@ def refuse(reason: str, *names: str, domain: str = "") -> None:
         REFUSED[domain, name] = reason
 
 
-def found_operator(domain: str, name: str, version: int) -> Operator | None:
+def lookup_operator(domain: str, name: str, version: int) -> Operator | None:
     """The declaration for a node of that version of operators, where there is one."""
     versions = OPERATORS.get((domain, name), [])
     return next((made for made in reversed(versions) if made.since <= version), None)
@@ -250,7 +250,7 @@ def operator_of(domain: str, name: str, version: int) -> Operator:
     versions = OPERATORS.get((domain, name))
     if versions is None:
         raise OnnxLoadError(f"{called} is no operator that is known here")
-    made = found_operator(domain, name, version)
+    made = lookup_operator(domain, name, version)
     if made is not None:
         return made
     raise OnnxLoadError(

@@ -84,5 +84,5 @@ def dropout(
     if training_mode is None or not bool(training_mode) or share == 0:
         return data, fl.ones_like(data, dtype=by_name["bool"])
     drawn = fl.rand(list(data.shape), generator=None if seed is None else fl.Generator().manual_seed(seed))
-    kept = drawn >= share
-    return fl.where(kept, data / (1 - share), fl.zeros_like(data)), kept
+    mask = drawn >= share
+    return fl.where(mask, data / (1 - share), fl.zeros_like(data)), mask

@@ -69,8 +69,8 @@ class Scan(Module):
         self.input_axes, self.input_directions = scan_input_axes, scan_input_directions
         self.output_axes, self.output_directions = scan_output_axes, scan_output_directions
 
-    def forward(self, *given: Any, captured: Captured) -> tuple[Any, ...]:
-        states, inputs = list(given[: len(given) - self.count]), given[len(given) - self.count :]
+    def forward(self, *args: Any, captured: Captured) -> tuple[Any, ...]:
+        states, inputs = list(args[: len(args) - self.count]), args[len(args) - self.count :]
         axes = self.input_axes or [0] * self.count
         backwards = self.input_directions or [0] * self.count
         sizes = {x.shape[axis] for x, axis in zip(inputs, axes)}

@@ -70,9 +70,9 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
         rows = rows + places[k] * step
         step *= data.shape[k]
     flat = data.reshape([step, -1])
-    given = updates.reshape([rows.numel(), -1])
-    at = rows.reshape([-1, 1]).expand(given.shape)
-    return fl.scatter_reduce(flat, 0, at, given, _REDUCTIONS[reduction]).reshape(data.shape)
+    rows_of_updates = updates.reshape([rows.numel(), -1])
+    at = rows.reshape([-1, 1]).expand(rows_of_updates.shape)
+    return fl.scatter_reduce(flat, 0, at, rows_of_updates, _REDUCTIONS[reduction]).reshape(data.shape)
 
 
 @operator("Slice", since=10)

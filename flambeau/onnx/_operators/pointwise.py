@@ -121,11 +121,11 @@ def cast(input: Tensor, *, to: DType, saturate: int = 1, round_mode: str = "up")
     """The elements in another dtype; what float8 has not becomes its largest number, or with saturate=0 NaN or infinity."""
     if to.is_floating_point and to.itemsize == 1 and "e8m0" not in str(to) and saturate:
         most = finfo(to).max
-        kept = input if input.is_floating_point() else input.float()
-        return fl.where(fl.isnan(kept), kept, kept.clamp(-most, most)).to(to)
+        value = input if input.is_floating_point() else input.float()
+        return fl.where(fl.isnan(value), value, value.clamp(-most, most)).to(to)
     if to is _NO_INFINITY and not saturate:
-        kept = input.float()
-        return fl.where(fl.abs(kept) > 464, float("nan"), kept).to(
+        value = input.float()
+        return fl.where(fl.abs(value) > 464, float("nan"), value).to(
             to
         )  # 448 is the largest, 480 would be the next
     return input.to(to)

@@ -93,7 +93,7 @@ class _Layer:
             result, end = self.one(d, turned, [s[d] for s in states], step)
             outputs.append(result)
             last.append(end)
-        return self.given(fl.stack(outputs, 1), [fl.stack(parts) for parts in zip(*last)])
+        return self.outputs_of(fl.stack(outputs, 1), [fl.stack(parts) for parts in zip(*last)])
 
     def one(self, d: int, turned: bool, carried: list[Tensor], step: Any) -> tuple[Tensor, list[Tensor]]:
         projected = fl.matmul(self.x, self.w[d].mT) + self.wb[d]
@@ -110,7 +110,7 @@ class _Layer:
             rows.append(row)
         return fl.stack(rows[::-1] if turned else rows), carried
 
-    def given(self, outputs: Tensor, last: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def outputs_of(self, outputs: Tensor, last: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Results in the layout of the input: outputs of (length, directions, batch, size), states of (directions, batch, size)."""
         if self.layout:
             return fl.permute(outputs, [2, 0, 1, 3]), *(fl.transpose(s, 0, 1) for s in last)
@@ -122,13 +122,13 @@ class _Layer:
         for d in range(len(self.turned)):
             weights += [_turned(v, order) for v in (self.w[d], self.r[d], self.wb[d], self.rb[d])]
         x = fl.flip(self.x, [0]) if self.turned == [True] else self.x
-        given = tuple(states) if len(states) > 1 else states[0]
-        outputs, *last = kind(x, given, weights, True, 1, 0.0, False, len(self.turned) == 2, False)
+        hx = tuple(states) if len(states) > 1 else states[0]
+        outputs, *last = kind(x, hx, weights, True, 1, 0.0, False, len(self.turned) == 2, False)
         if self.turned == [True]:
             outputs = fl.flip(outputs, [0])
         count, batch = self.x.shape[:2]
         split = fl.transpose(outputs.reshape([count, batch, len(self.turned), self.size]), 1, 2)
-        return self.given(split, last)
+        return self.outputs_of(split, last)
 
 
 def _turned(v: Tensor, order: Sequence[int]) -> Tensor:
@@ -137,7 +137,7 @@ def _turned(v: Tensor, order: Sequence[int]) -> Tensor:
     return fl.cat([parts[k] for k in order], 0)
 
 
-def _plain(activations: list[str] | None, defaults: list[str], count: int, clip: float | None) -> bool:
+def _is_default(activations: list[str] | None, defaults: list[str], count: int, clip: float | None) -> bool:
     names = [a.lower() for a in activations or ()]
     return clip is None and names in ([], [d.lower() for d in defaults] * count)
 
@@ -164,12 +164,12 @@ def rnn(
     count = len(layer.turned)
     for kind, function in (("Tanh", fl.rnn_tanh), ("Relu", fl.rnn_relu)):
         named = activations is not None or kind == "Tanh"
-        if named and sequence_lens is None and _plain(activations, [kind], count, clip) and x.shape[0]:
+        if named and sequence_lens is None and _is_default(activations, [kind], count, clip) and x.shape[0]:
             return layer.by_library(function, (0,), [hidden])  # type: ignore[return-value]
     functions = _functions(activations or ["Tanh"] * count, activation_alpha, activation_beta, clip)
 
-    def step(d: int, given: Tensor, states: list[Tensor]) -> list[Tensor]:
-        return [functions[d](given + fl.matmul(states[0], r[d].mT) + layer.rb[d])]
+    def step(d: int, x_gates: Tensor, states: list[Tensor]) -> list[Tensor]:
+        return [functions[d](x_gates + fl.matmul(states[0], r[d].mT) + layer.rb[d])]
 
     return layer.run([hidden], step)  # type: ignore[return-value]
 
@@ -199,17 +199,17 @@ def gru(
     if (
         linear_before_reset
         and sequence_lens is None
-        and _plain(activations, ["Sigmoid", "Tanh"], count, clip)
+        and _is_default(activations, ["Sigmoid", "Tanh"], count, clip)
     ):
         return layer.by_library(fl.gru, (1, 0, 2), [hidden])  # type: ignore[return-value]
     functions = _functions(
         activations or ["Sigmoid", "Tanh"] * count, activation_alpha, activation_beta, clip
     )
 
-    def step(d: int, given: Tensor, states: list[Tensor]) -> list[Tensor]:
+    def step(d: int, x_gates: Tensor, states: list[Tensor]) -> list[Tensor]:
         (h,) = states
         f, g = functions[2 * d : 2 * d + 2]
-        xz, xr, xn = fl.chunk(given, 3, -1)
+        xz, xr, xn = fl.chunk(x_gates, 3, -1)
         rz, rr, rn = fl.chunk(r[d], 3, 0)
         bz, br, bn = fl.chunk(layer.rb[d], 3, 0)
         z = f(xz + fl.matmul(h, rz.mT) + bz)
@@ -247,16 +247,16 @@ def lstm(
     layer = _Layer(x, w, r, b, sequence_lens, direction, layout)
     begin = [layer.begin(initial_h), layer.begin(initial_c)]
     count = len(layer.turned)
-    is_plain = p is None and not input_forget and sequence_lens is None
-    if is_plain and _plain(activations, ["Sigmoid", "Tanh", "Tanh"], count, clip):
+    is_standard = p is None and not input_forget and sequence_lens is None
+    if is_standard and _is_default(activations, ["Sigmoid", "Tanh", "Tanh"], count, clip):
         return layer.by_library(fl.lstm, (0, 2, 3, 1), begin)  # type: ignore[return-value]
     names = activations or ["Sigmoid", "Tanh", "Tanh"] * count
     functions = _functions(names, activation_alpha, activation_beta, clip)
 
-    def step(d: int, given: Tensor, states: list[Tensor]) -> list[Tensor]:
+    def step(d: int, x_gates: Tensor, states: list[Tensor]) -> list[Tensor]:
         h, c = states
         f, g, k = functions[3 * d : 3 * d + 3]
-        gi, go, gf, gc = fl.chunk(given + fl.matmul(h, r[d].mT) + layer.rb[d], 4, -1)
+        gi, go, gf, gc = fl.chunk(x_gates + fl.matmul(h, r[d].mT) + layer.rb[d], 4, -1)
         pi, po, pf = (0, 0, 0) if p is None else fl.chunk(p[d], 3, 0)
         i = f(gi + pi * c)
         forget = 1 - i if input_forget else f(gf + pf * c)

@@ -110,14 +110,14 @@ def resize(
 ) -> Tensor:
     """One dimension after another, each new element a sum of few old ones."""
     dims = list(range(x.ndim)) if axes is None else [d % x.ndim for d in axes]
-    given = None if scales is None or scales.numel() == 0 else _floats(scales)
-    if given is None and sizes is None:
+    scale_list = None if scales is None or scales.numel() == 0 else _floats(scales)
+    if scale_list is None and sizes is None:
         raise ValueError("Resize: it has neither scales nor sizes")
-    if given is None:
+    if scale_list is None:
         assert sizes is not None
         factors, wanted = _of_sizes(x, dims, ints(sizes), keep_aspect_ratio_policy)
     else:
-        factors, wanted = given, [math.floor(x.shape[d] * s) for d, s in zip(dims, given)]
+        factors, wanted = scale_list, [math.floor(x.shape[d] * s) for d, s in zip(dims, scale_list)]
     crops = coordinate_transformation_mode == "tf_crop_and_resize"
     regions = _floats(roi) if crops and roi is not None else [0.0] * len(dims) + [1.0] * len(dims)
     options = {

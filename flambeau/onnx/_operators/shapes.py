@@ -96,8 +96,8 @@ def _parts(size: int, split: list[int] | None, count: int) -> list[int]:
 def split(
     input: Tensor, split: Ints | None = None, *, axis: int = 0, num_outputs: int | None = None, outputs: int
 ) -> tuple[Tensor, ...]:
-    given = None if split is None else ints(split)
-    sizes = _parts(input.shape[axis], given, outputs if num_outputs is None else num_outputs)
+    split_sizes = None if split is None else ints(split)
+    sizes = _parts(input.shape[axis], split_sizes, outputs if num_outputs is None else num_outputs)
     return tuple(fl.split_with_sizes(input, sizes, axis))
 
 

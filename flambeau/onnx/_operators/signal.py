@@ -23,11 +23,11 @@ def _transformed(x: Tensor, length: int | None, axis: int, inverse: int, oneside
         n = length if length is not None else 2 * (x.shape[dim] - 1)
         return fl.unsqueeze(fft.irfft(fl.view_as_complex(x.contiguous()), n, dim), -1)
     is_real = x.shape[-1] == 1
-    given = fl.squeeze(x, -1) if is_real else fl.view_as_complex(x.contiguous())
-    n = given.shape[dim] if length is None else length
+    signal = fl.squeeze(x, -1) if is_real else fl.view_as_complex(x.contiguous())
+    n = signal.shape[dim] if length is None else length
     if inverse:
-        return fl.view_as_real(fft.ifft(given, n, dim))
-    result = fft.fft(given, n, dim)
+        return fl.view_as_real(fft.ifft(signal, n, dim))
+    result = fft.fft(signal, n, dim)
     return fl.view_as_real(result.narrow(dim, 0, n // 2 + 1) if onesided else result)
 
 

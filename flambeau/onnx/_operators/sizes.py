@@ -15,27 +15,27 @@ from .shapes import concat, identity, reshape, shape, size, squeeze, unsqueeze
 Numbers = Sequence[int]
 
 
-@on_numbers(shape, rank=lambda ranks, given: 1, of_tensor=True)
+@on_numbers(shape, rank=lambda ranks, args: 1, of_tensor=True)
 def shape_numbers(data: Tensor, *, start: int = 0, end: int | None = None) -> list[int]:
     return list(data.shape)[start:end]
 
 
-@on_numbers(size, rank=lambda ranks, given: 0, of_tensor=True)
+@on_numbers(size, rank=lambda ranks, args: 0, of_tensor=True)
 def size_numbers(data: Tensor) -> list[int]:
     return [data.numel()]
 
 
-@on_numbers(concat, rank=lambda ranks, given: max(ranks))
+@on_numbers(concat, rank=lambda ranks, args: max(ranks))
 def joined_numbers(*inputs: Numbers, axis: int) -> list[int]:
     return [n for line in inputs for n in line]
 
 
-@on_numbers(gather, rank=lambda ranks, given: ranks[1])
+@on_numbers(gather, rank=lambda ranks, args: ranks[1])
 def chosen_numbers(data: Numbers, indices: Numbers, *, axis: int = 0) -> list[int]:
     return [data[k] for k in indices]
 
 
-@on_numbers(slice_of, rank=lambda ranks, given: ranks[0])
+@on_numbers(slice_of, rank=lambda ranks, args: ranks[0])
 def sliced_numbers(
     data: Numbers, starts: Numbers, ends: Numbers, axes: Numbers = (0,), steps: Numbers = (1,)
 ) -> list[int]:
@@ -45,7 +45,7 @@ def sliced_numbers(
     return [data[k] for k in range(min(max(begin, 0), len(data) - 1), max(end, -1), steps[0])]
 
 
-def _given(x: Any) -> int:
+def _length(x: Any) -> int:
     """How many numbers there are in a list that is known."""
     return len(x) if isinstance(x, list) else _MANY
 
@@ -53,16 +53,16 @@ def _given(x: Any) -> int:
 _MANY = 9  # dimensions, which no list stands for
 
 
-@on_numbers(identity, rank=lambda ranks, given: ranks[0])
-@on_numbers(unsqueeze, rank=lambda ranks, given: ranks[0] + _given(given[1]))
-@on_numbers(squeeze, rank=lambda ranks, given: 0)
-@on_numbers(reshape, rank=lambda ranks, given: _given(given[1]))
+@on_numbers(identity, rank=lambda ranks, args: ranks[0])
+@on_numbers(unsqueeze, rank=lambda ranks, args: ranks[0] + _length(args[1]))
+@on_numbers(squeeze, rank=lambda ranks, args: 0)
+@on_numbers(reshape, rank=lambda ranks, args: _length(args[1]))
 def same_numbers(data: Numbers, *rest: Any, **options: Any) -> list[int]:
     """Those of a line, whatever dimensions of size 1 it gains or loses."""
     return list(data)
 
 
-def _wider(ranks: list[int], given: list[Any]) -> int:
+def _wider(ranks: list[int], args: list[Any]) -> int:
     return max(ranks)
 
 

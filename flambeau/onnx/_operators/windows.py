@@ -46,8 +46,8 @@ class Way:
         self.before, self.behind = numbers[:rank], numbers[rank:]
         if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
             for d in range(rank):
-                whole = -(-sizes[d] // self.strides[d])
-                total = max((whole - 1) * self.strides[d] + reach[d] - sizes[d], 0)
+                windows = -(-sizes[d] // self.strides[d])
+                total = max((windows - 1) * self.strides[d] + reach[d] - sizes[d], 0)
                 less, more = total // 2, total - total // 2
                 upper = auto_pad == "SAME_UPPER"
                 self.before[d], self.behind[d] = (less, more) if upper else (more, less)
@@ -139,14 +139,14 @@ def conv_transpose(
     steps = [1] * rank if strides is None else strides
     gaps = [1] * rank if dilations is None else dilations
     more = [0] * rank if output_padding is None else output_padding
-    whole = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(steps, x.shape[2:], gaps, w.shape[2:])]
+    full_sizes = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(steps, x.shape[2:], gaps, w.shape[2:])]
     numbers = [0] * (2 * rank) if pads is None else list(pads)
     before, behind = numbers[:rank], numbers[rank:]
     wanted = output_shape
     if wanted is None and auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         wanted = [n * s for n, s in zip(x.shape[2:], steps)]
     if wanted is not None:
-        totals = [n + m - o for n, m, o in zip(whole, more, wanted[-rank:])]
+        totals = [n + m - o for n, m, o in zip(full_sizes, more, wanted[-rank:])]
         halves = [t // 2 for t in totals]
         others = [t - h for t, h in zip(totals, halves)]
         before, behind = (halves, others) if auto_pad == "SAME_UPPER" else (others, halves)
@@ -213,16 +213,16 @@ def col2im(
     """Blocks added up where they lie: what a convolution's windows are taken from."""
     sizes, kernel = ints(image_shape), ints(block_shape)
     way = Way(sizes, kernel, strides, dilations, pads, "NOTSET")
-    whole = [n + a + b for n, a, b in zip(sizes, way.before, way.behind)]
-    count = math.prod(whole)
-    places = way.windows(fl.arange(count).reshape([1, 1, *whole]))
+    padded_sizes = [n + a + b for n, a, b in zip(sizes, way.before, way.behind)]
+    count = math.prod(padded_sizes)
+    places = way.windows(fl.arange(count).reshape([1, 1, *padded_sizes]))
     rank = len(sizes)
     order = [*range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)]
     at = places.permute([0, 1, *order]).reshape([-1])
     n, channels = input.shape[0], input.shape[1] // math.prod(kernel)
     flat = input.reshape([n, channels, at.numel()])
     added = fl.zeros([n, channels, count], dtype=input.dtype).index_add(2, at, flat)
-    result = added.reshape([n, channels, *whole])
+    result = added.reshape([n, channels, *padded_sizes])
     return padded(result, [-a for a in way.before], [-b for b in way.behind], 0)
 
 
@@ -256,13 +256,13 @@ def max_pool(
         )
         return (result.to(x.dtype), *places)
     rank = len(way.kernel)
-    given = way.padded(x, -math.inf)
+    padded = way.padded(x, -math.inf)
     if outputs == 1:
-        return (_LARGEST[rank](given, way.kernel, way.strides, [0] * rank, way.dilations),)
-    values, at = _LARGEST_PLACES[rank](given, way.kernel, way.strides, [0] * rank, way.dilations)
+        return (_LARGEST[rank](padded, way.kernel, way.strides, [0] * rank, way.dilations),)
+    values, at = _LARGEST_PLACES[rank](padded, way.kernel, way.strides, [0] * rank, way.dilations)
     coordinates = []
     for d in reversed(range(rank)):
-        size = given.shape[2 + d]
+        size = padded.shape[2 + d]
         coordinates.append(at % size - way.before[d])
         at = at // size
     sizes, order = list(x.shape[2:]), list(range(rank))

@@ -61,8 +61,8 @@ class _Table:
         value = r.median / self.scale
         if self.style.trims:
             value = trim_sigfig(value, r.significant_figures)
-        spread = f" (! {r.iqr / r.median * 100:.0f}%)" if self.style.warns and r.has_warnings else ""
-        return f"{value:.{decimals}f}{spread}"
+        warning = f" (! {r.iqr / r.median * 100:.0f}%)" if self.style.warns and r.has_warnings else ""
+        return f"{value:.{decimals}f}{warning}"
 
     def _best(self, row: RowKey, column: str | None) -> float:
         """What a cell is compared with: the least of its row, or of its column for the same threads."""
@@ -83,18 +83,18 @@ class _Table:
         for column in self.columns:
             decimals = self._decimals(column)
             result = [self._text(self.cells.get((row, column)), decimals) for row in self.rows]
-            plain = max(len(text.partition(" ")[0]) for text in result)
-            texts.append([" " * (plain - len(t.partition(" ")[0])) + t for t in result])
+            number_width = max(len(text.partition(" ")[0]) for text in result)
+            texts.append([" " * (number_width - len(t.partition(" ")[0])) + t for t in result])
         widths = [max(map(len, names))] + [
             max(len(str(column)), *map(len, result)) for column, result in zip(self.columns, texts)
         ]
         heads = ["", *(str(c) if c is not None else "" for c in self.columns)]
         lines = ["  |  ".join(head.center(width) for head, width in zip(heads, widths))]
-        whole, threads_above = len(lines[0]), None
+        line_width, threads_above = len(lines[0]), None
         for k, row in enumerate(self.rows):
             if row[0] != threads_above:
                 threads_above = row[0]
-                lines.append(f"{threads_above} threads: ".ljust(whole, "-"))
+                lines.append(f"{threads_above} threads: ".ljust(line_width, "-"))
             parts = [names[k].ljust(widths[0])]
             for column, result, width in zip(self.columns, texts, widths[1:]):
                 cell, text = self.cells.get((row, column)), result[k].center(width)
@@ -102,7 +102,7 @@ class _Table:
                     text = _colored(text, cell.median, self._best(row, column))
                 parts.append(text)
             lines.append("  |  ".join(parts))
-        title = f" {self.results[0].label or ''} ".center(whole - 2, "-")
+        title = f" {self.results[0].label or ''} ".center(line_width - 2, "-")
         lines = [f"[{title}]", *lines, "", f"Times are in {unit_to_english(self.unit)}s ({self.unit})."]
         if self.style.warns and any(r.has_warnings for r in self.results):
             lines.append("(! XX%) Measurement has high variance, where XX is the IQR / median * 100.")

@@ -134,8 +134,8 @@ class FuzzedTensor:
 
     def satisfies_constraints(self, params: Mapping[str, Any]) -> bool:
         """Whether a tensor of these parameters is within its bounds."""
-        size, _, whole = self._geometry(params)
-        n, nbytes = math.prod(size), math.prod(whole) * self._dtype.itemsize
+        size, _, allocated = self._geometry(params)
+        n, nbytes = math.prod(size), math.prod(allocated) * self._dtype.itemsize
         return (
             (self._most is None or n <= self._most)
             and (self._least is None or n >= self._least)
@@ -143,8 +143,8 @@ class FuzzedTensor:
         )
 
     def _make_tensor(self, params: dict[str, Any], state: Any) -> tuple[Any, dict[str, Any]]:
-        size, steps, whole = self._geometry(params)
-        tensor = self._make(size=whole, dtype=self._dtype, **params)
+        size, steps, allocated = self._geometry(params)
+        tensor = self._make(size=allocated, dtype=self._dtype, **params)
         if self._cuda:
             tensor = tensor.cuda()
         order = list(range(len(size)))

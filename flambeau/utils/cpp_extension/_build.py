@@ -45,12 +45,12 @@ class Recipe(NamedTuple):
 def compiler(cpp: bool) -> list[str]:
     """The user's compiler as a command: CC or CXX, else the first of the usual names.  RuntimeError where there is none."""
     variable, names = ("CXX", ("c++", "g++", "clang++")) if cpp else ("CC", ("cc", "gcc", "clang"))
-    given = shlex.split(os.environ.get(variable, ""))
-    for command in [given] if given else [[n] for n in names]:
+    command_line = shlex.split(os.environ.get(variable, ""))
+    for command in [command_line] if command_line else [[n] for n in names]:
         path = shutil.which(command[0])
         if path is not None:
             return [path, *command[1:]]
-    tried = f"{variable}={os.environ[variable]}" if given else ", ".join(names)
+    tried = f"{variable}={os.environ[variable]}" if command_line else ", ".join(names)
     raise RuntimeError(
         f"no {'C++' if cpp else 'C'} compiler was found (tried {tried}): install one (`apt install g++`, `dnf install gcc-c++`, "
         f"`xcode-select --install`, or `conda install cxx-compiler`), or set {variable} to its path"
@@ -121,8 +121,8 @@ def compiled(recipe: Recipe, folder: str) -> bytes:
 # --- the folder ------------------------------
 def build_root() -> Path:
     """Where libraries are kept: TORCH_EXTENSIONS_DIR, else extensions/ beside the kernels."""
-    given = os.environ.get("TORCH_EXTENSIONS_DIR")
-    return Path(given).expanduser().absolute() if given else cache.folder() / "extensions"
+    folder = os.environ.get("TORCH_EXTENSIONS_DIR")
+    return Path(folder).expanduser().absolute() if folder else cache.folder() / "extensions"
 
 
 def _get_build_directory(name: str, verbose: bool = False) -> str:
@@ -203,8 +203,10 @@ def _intact(at: int, prefix: str) -> str | None:
             continue
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(handle)
-            plain = stat.S_ISREG(status.st_mode) and cache.reason_to_distrust(status, os.geteuid()) is None
-            if plain and name == f"{prefix}{hashlib.sha256(file.read()).hexdigest()[:32]}.so":
+            is_trusted = (
+                stat.S_ISREG(status.st_mode) and cache.reason_to_distrust(status, os.geteuid()) is None
+            )
+            if is_trusted and name == f"{prefix}{hashlib.sha256(file.read()).hexdigest()[:32]}.so":
                 return name
         with suppress(OSError):  # damaged: made anew
             os.unlink(name, dir_fd=at)

@@ -70,16 +70,16 @@ class Rule(NamedTuple):
     doc: str | None = None
 
 
-def rule_of(who: str, given: Any) -> Rule:
+def rule_of(who: str, rule: Any) -> Rule:
     """A rule from a dictionary of its parts, or from a docstring."""
-    if given is None or isinstance(given, str):
-        return Rule(doc=given)
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{who}: a dictionary expected, got {type(given).__name__}")
-    strange = set(given) - set(Rule._fields)
+    if rule is None or isinstance(rule, str):
+        return Rule(doc=rule)
+    if not isinstance(rule, Mapping):
+        raise TypeError(f"{who}: a dictionary expected, got {type(rule).__name__}")
+    strange = set(rule) - set(Rule._fields)
     if strange:
         raise TypeError(f"{who}: '{min(strange)}' is none of {', '.join(Rule._fields)}")
-    return Rule(**given)
+    return Rule(**rule)
 
 
 class Library:
@@ -131,9 +131,9 @@ class _Function:
             self.who, self.name, self.operands, [n for _, n in self.numbers], self.results
         )
 
-    def read_dtypes(self, given: Any) -> dict[str, tuple[dtype, ...]]:
+    def read_dtypes(self, dtypes: Any) -> dict[str, tuple[dtype, ...]]:
         """For each operand the dtypes that it may be of."""
-        each = given if isinstance(given, Mapping) else dict.fromkeys(self.operands, given)
+        each = dtypes if isinstance(dtypes, Mapping) else dict.fromkeys(self.operands, dtypes)
         result = {}
         for n in self.operands:
             some = each.get(n, ("float32",))
@@ -151,11 +151,11 @@ class _Function:
         ]
         names.sort(key=lambda n: n in self.rule.defaults)
         ends = {n: self.rule.defaults[n] for n in names if n in self.rule.defaults}
-        spelled, known = numbers_of(names, list(ends.values()))
+        spelled, namespace = numbers_of(names, list(ends.values()))
         handed = (
             f"({''.join(n + ', ' for n in self.operands)}), ({''.join(n + ', ' for _, n in self.numbers)})"
         )
-        op = called(self.name, self.results, spelled, handed, self.run, **known)
+        op = called(self.name, self.results, spelled, handed, self.run, **namespace)
         op.derivative, op.__doc__, op.__module__ = self.derivative.declare, self.rule.doc, module
         op.public_name = self.name
         return op
@@ -163,11 +163,11 @@ class _Function:
     def run(self, tensors: tuple, values: tuple) -> Any:
         """A call: every error comes before the function runs, but for those that it tells itself."""
         device = self.check(tensors)
-        given = {n: self.number(kind, n, v) for (kind, n), v in zip(self.numbers, values)}
-        outs = self.allocated(tensors, given, device)
+        numbers = {n: self.number(kind, n, v) for (kind, n), v in zip(self.numbers, values)}
+        outs = self.allocated(tensors, numbers, device)
         if device.type == "cpu":
-            self.compute(tensors, outs, given)
-        self.derivative.record(tensors, outs, given)
+            self.compute(tensors, outs, numbers)
+        self.derivative.record(tensors, outs, numbers)
         return outs if len(outs) > 1 else outs[0]
 
     def check(self, tensors: tuple) -> Any:
@@ -198,24 +198,26 @@ class _Function:
                 raise TypeError
             if kind in "df":
                 return float(value)
-            whole = operator.index(value)
+            integer = operator.index(value)
         except TypeError:
             wanted = "a number" if kind in "df" else "an integer"
             raise TypeError(
                 f"{self.name}(): argument '{n}' must be {wanted}, not {type(value).__name__}"
             ) from None
         if kind == "b":
-            return bool(whole)
-        if not -(1 << _BITS[kind]) <= whole < 1 << _BITS[kind]:
-            raise OverflowError(f"{self.name}(): argument '{n}' must fit {_BITS[kind] + 1} bits, got {whole}")
-        return whole
+            return bool(integer)
+        if not -(1 << _BITS[kind]) <= integer < 1 << _BITS[kind]:
+            raise OverflowError(
+                f"{self.name}(): argument '{n}' must fit {_BITS[kind] + 1} bits, got {integer}"
+            )
+        return integer
 
-    def allocated(self, tensors: tuple, given: dict, device: Any) -> tuple[TensorBase, ...]:
+    def allocated(self, tensors: tuple, numbers: dict, device: Any) -> tuple[TensorBase, ...]:
         """The results, not yet written."""
         first = tensors[0]
         if self.rule.results is None:
             return tuple(empty(first.shape, dtype=first.dtype, device=device) for _ in range(self.results))
-        said = self.rule.results(*tensors, **given)
+        said = self.rule.results(*tensors, **numbers)
         where = f"{self.who}: `results` ({':'.join(map(str, place_of(self.rule.results)))})"
         each = said if self.results > 1 else [said]
         if not isinstance(each, (tuple, list)) or len(each) != self.results:
@@ -235,7 +237,7 @@ class _Function:
             raise RuntimeError(f"{where} returned the shape {tuple(said)}, which no memory holds")
         return empty(tuple(said), dtype=kind, device=device)
 
-    def compute(self, tensors: tuple, outs: tuple, given: dict) -> None:
+    def compute(self, tensors: tuple, outs: tuple, numbers: dict) -> None:
         """The call itself, without Python's lock."""
         if self.rule.contiguous and not all(t.is_contiguous() for t in tensors):
             with unrecorded():
@@ -248,7 +250,7 @@ class _Function:
                 held.append(words)
                 arguments.append(words.buffer_info()[0])
             else:
-                arguments.append(given[n])
+                arguments.append(numbers[n])
         message = self.function(*arguments)
         if message is not None:
             raise RuntimeError(f"{self.who}: {message.decode(errors='replace')}")

@@ -34,8 +34,8 @@ _FOR_DEVICES = (
 )
 
 
-def _texts(given: str | Sequence[str] | None, what: str) -> list[str]:
-    result = [] if given is None else [given] if isinstance(given, str) else list(given)
+def _texts(texts: str | Sequence[str] | None, what: str) -> list[str]:
+    result = [] if texts is None else [texts] if isinstance(texts, str) else list(texts)
     for text in result:
         if not isinstance(text, str):
             raise TypeError(
@@ -44,8 +44,8 @@ def _texts(given: str | Sequence[str] | None, what: str) -> list[str]:
     return result
 
 
-def _many(given: Any) -> tuple[str, ...]:
-    return () if given is None else (given,) if isinstance(given, str) else tuple(map(str, given))
+def _many(values: Any) -> tuple[str, ...]:
+    return () if values is None else (values,) if isinstance(values, str) else tuple(map(str, values))
 
 
 def _check_name(who: str, name: str) -> None:

@@ -46,7 +46,7 @@ class Prototype(NamedTuple):
 def refuse_libtorch(who: str, texts: Iterable[str]) -> None:
     """NotImplementedError where a source is written for PyTorch's own library of C++."""
     for text in texts:
-        result = _LIBTORCH.search(_COMMENT.sub(_kept, text))
+        result = _LIBTORCH.search(_COMMENT.sub(_blanked, text))
         if result is not None:
             raise NotImplementedError(
                 f"{who}: the source is written for LibTorch ({result[0]!r}), PyTorch's library of C++, which is not part of this one.  "
@@ -55,7 +55,7 @@ def refuse_libtorch(who: str, texts: Iterable[str]) -> None:
             )
 
 
-def _kept(match: re.Match[str]) -> str:
+def _blanked(match: re.Match[str]) -> str:
     """Comments and texts blanked, but for the names of included files."""
     return match[0] if match[0].startswith('"') and "/" in match[0] else " "
 
@@ -106,12 +106,12 @@ def calls(
         for p in listed:
             spelled = {kind: words for words, kind in reversed(KINDS.items())}
             typed = ", ".join(f"{spelled[kind]} {name}" for kind, name in p.arguments)
-            given = ", ".join(name for _, name in p.arguments)
+            arguments = ", ".join(name for _, name in p.arguments)
             lines += [
                 f"FLAMBEAU_FUNCTION {p.name}({typed});",
                 f"FLAMBEAU_FUNCTION {p.symbol}({typed}) {{",
                 "    static thread_local char message[1024];",
-                f"    try {{ return {p.name}({given}); }}",
+                f"    try {{ return {p.name}({arguments}); }}",
                 '    catch (const std::exception &e) { std::snprintf(message, sizeof message, "%s", e.what()); }',
                 '    catch (...) { std::snprintf(message, sizeof message, "an exception that is no std::exception"); }',
                 "    return message;",

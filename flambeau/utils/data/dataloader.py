@@ -132,8 +132,8 @@ class DataLoader(Generic[T_co]):
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers, worker_type)
         iterable = isinstance(dataset, IterableDataset)
         if iterable:
-            given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
-            for name, value in given.items():
+            arguments = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+            for name, value in arguments.items():
                 if value is not None:
                     raise ValueError(
                         f"DataLoader with IterableDataset: expected unspecified {name} option, but got "
@@ -387,8 +387,8 @@ class DataLoader(Generic[T_co]):
         batch_sampler = self.batch_sampler
         for owner in (self, self.sampler, batch_sampler, getattr(batch_sampler, "sampler", None)):
             generator = getattr(owner, "generator", None)
-            known = any(generator is other for other in (*result, default_generator))
-            if isinstance(generator, Generator) and not known:
+            is_listed = any(generator is other for other in (*result, default_generator))
+            if isinstance(generator, Generator) and not is_listed:
                 result.append(generator)
         return [*result, default_generator]
 

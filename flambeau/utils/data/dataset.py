@@ -263,8 +263,8 @@ class Subset(Dataset[T_co]):
         return len(self.indices)
 
     def __getbatch__(self, indices: list[Any]) -> list[Any] | None:
-        plain = _inherits(self, Subset) and hasattr(self.dataset, "__getbatch__")
-        return self.dataset.__getbatch__([self.indices[i] for i in indices]) if plain else None
+        has_getbatch = _inherits(self, Subset) and hasattr(self.dataset, "__getbatch__")
+        return self.dataset.__getbatch__([self.indices[i] for i in indices]) if has_getbatch else None
 
 
 # `__getbatch__(indices)` of a dataset is what default_collate makes of these samples, or None when it is not

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _AT_ONCE = 1024  # how many draws are made at a time
-_WHOLE = 1 << 26  # up to so many weighted draws stand in memory
+_MOST_AT_ONCE = 1 << 26  # up to so many weighted draws stand in memory
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -178,7 +178,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        if self.num_samples <= _WHOLE and mt19937.source(self.generator, self.weights) is not None:
+        if self.num_samples <= _MOST_AT_ONCE and mt19937.source(self.generator, self.weights) is not None:
             # PyTorch draws all at once.
             yield from multinomial(
                 self.weights, self.num_samples, self.replacement, generator=self.generator
@@ -231,10 +231,10 @@ def _parts(total: int, most: int) -> Iterator[int]:
         yield min(most, total - done)
 
 
-def _generator(given: Any, device: Any = "cpu") -> Any:
+def _generator(generator: Any, device: Any = "cpu") -> Any:
     """The generator of one iteration: what is drawn meanwhile from the default one does not change its numbers."""
-    if given is not None:
-        return given
+    if generator is not None:
+        return generator
     return Generator(device).manual_seed(new_seed())
 
 

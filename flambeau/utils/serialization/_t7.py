@@ -133,7 +133,7 @@ class Binary:
         self.at += n
         return result
 
-    def whole(self) -> int:
+    def integer(self) -> int:
         return struct.unpack("<i", self.take(4, "a number"))[0]
 
     def long(self) -> int:
@@ -170,14 +170,14 @@ class Text:
         self.at = result.end()
         return result[1]
 
-    def whole(self) -> int:
+    def integer(self) -> int:
         word = self._word()
         try:
             return int(word[:20])
         except ValueError:
             raise T7ReaderException(f"no whole number at byte {self.at}: {word[:20]!r}") from None
 
-    long = whole
+    long = integer
 
     def real(self) -> float:
         word = self._word()
@@ -200,8 +200,8 @@ class Text:
             return self.string(n), word
         if not 0 <= 2 * n <= len(self.data) - self.at + 1:
             raise T7ReaderException(f"a {word}Storage of {n} at byte {self.at}, and the file ends")
-        whole = not DTYPES[word].is_floating_point
-        values = [self.whole() if whole else self.real() for _ in range(n)]
+        are_integers = not DTYPES[word].is_floating_point
+        values = [self.integer() if are_integers else self.real() for _ in range(n)]
         try:
             return struct.pack(f"<{n}{CODES[word]}", *values), word
         except (struct.error, OverflowError):
@@ -220,7 +220,7 @@ class BinaryOut:
     def __init__(self, file: BinaryIO, long_size: int) -> None:
         self.file, self.long_size = file, long_size
 
-    def whole(self, x: int) -> None:
+    def integer(self, x: int) -> None:
         self.file.write(struct.pack("<i", x))
 
     def long(self, *values: int) -> None:
@@ -231,7 +231,7 @@ class BinaryOut:
         self.file.write(struct.pack("<d", x))
 
     def string(self, x: bytes) -> None:
-        self.whole(len(x))
+        self.integer(len(x))
         self.file.write(x)
 
     def elements(self, x: Any, word: str) -> None:
@@ -253,14 +253,14 @@ class TextOut:
         if values:
             self.file.write(" ".join(map(str, values)).encode() + b"\n")
 
-    def whole(self, x: int) -> None:
+    def integer(self, x: int) -> None:
         self.long(x)
 
     def real(self, x: float) -> None:
         self.file.write((f"{x:.17g}" if isfinite(x) else f"{x}").encode() + b"\n")
 
     def string(self, x: bytes) -> None:
-        self.whole(len(x))
+        self.integer(len(x))
         self.file.write(x + b"\n" if x else b"")
 
     def elements(self, x: Any, word: str) -> None:

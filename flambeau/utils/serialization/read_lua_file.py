@@ -120,22 +120,22 @@ class T7Reader:
 
     def _object(self) -> Generator[None, Any, Any]:
         at = self._from.at
-        kind = self._from.whole()
+        kind = self._from.integer()
         if kind == NIL:
             return None
         if kind == NUMBER:
             x = self._from.real()
-            whole = self.int_heuristic and x.is_integer() and abs(x) <= 2**53
-            return int(x) if whole else x
+            is_integral = self.int_heuristic and x.is_integer() and abs(x) <= 2**53
+            return int(x) if is_integral else x
         if kind == STRING:
             return self._string()
         if kind == BOOLEAN:
-            return self._from.whole() == 1
+            return self._from.integer() == 1
         if kind not in (TABLE, TORCH, *FUNCTIONS):
             raise T7ReaderException(
                 f"unknown kind of object {kind} at byte {at}: no file of Lua Torch, or damaged"
             )
-        index = self._from.whole()
+        index = self._from.integer()
         if index in self.memo:
             return self.memo[index]
         open_ = self.memo[index] = _Open()
@@ -144,14 +144,14 @@ class T7Reader:
         elif kind == TORCH:
             made = yield from self._torch(index)
         else:
-            size = self._from.whole()
+            size = self._from.integer()
             dumped = self._from.string(size)
             made = LuaFunction(size, dumped, (yield))
         self.memo[index] = open_.made = made
         return made
 
     def _string(self) -> Any:
-        text = self._from.string(self._from.whole())
+        text = self._from.string(self._from.integer())
         try:
             return text.decode()
         except UnicodeDecodeError:
@@ -163,7 +163,7 @@ class T7Reader:
             self._later.append((holder, key, value))
 
     def _table(self) -> Generator[None, Any, Any]:
-        count = self._from.whole()
+        count = self._from.integer()
         if not 0 <= 2 * count <= self._from.remaining():
             raise T7ReaderException(f"a table of {count} entries at byte {self._from.at}, and the file ends")
         made = Table()
@@ -234,7 +234,7 @@ class T7Reader:
         return typed(made.untyped_storage(), kind)
 
     def _tensor(self, kind: Any) -> Generator[None, Any, Any]:
-        ndim = self._from.whole()
+        ndim = self._from.integer()
         if not 0 <= ndim <= 64:
             raise T7ReaderException(f"a tensor of {ndim} dimensions before byte {self._from.at}")
         size = [self._from.long() for _ in range(ndim)]

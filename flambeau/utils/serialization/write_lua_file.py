@@ -83,17 +83,17 @@ class T7Writer:
 
     def _object(self, x: Any) -> Generator[Any, None, None]:
         if x is None:
-            self._to.whole(NIL)
+            self._to.integer(NIL)
         elif isinstance(x, bool):
-            self._to.whole(BOOLEAN)
-            self._to.whole(int(x))
+            self._to.integer(BOOLEAN)
+            self._to.integer(int(x))
         elif isinstance(x, Real):
             if isinstance(x, Integral) and float(x) != x:
                 raise ValueError(f"{x} is no number of Lua, which are doubles")
-            self._to.whole(NUMBER)
+            self._to.integer(NUMBER)
             self._to.real(float(x))
         elif isinstance(x, (str, bytes)):
-            self._to.whole(STRING)
+            self._to.integer(STRING)
             self._to.string(x.encode() if isinstance(x, str) else x)
         elif isinstance(x, LuaFunction):
             if self._is_new(RECURSIVE, id(x), x):
@@ -123,13 +123,13 @@ class T7Writer:
 
     def _is_new(self, kind: int, key: Any, x: Any) -> bool:
         """Write the kind and the index of an object, and say whether its content is to follow."""
-        known = key in self.memo
+        is_seen = key in self.memo
         index = self.memo.setdefault(key, len(self.memo) + 1)
-        self._to.whole(kind)
-        self._to.whole(index)
-        if not known:
+        self._to.integer(kind)
+        self._to.integer(index)
+        if not is_seen:
             self._alive.append(x)
-        return not known
+        return not is_seen
 
     def _class(self, name: str, version: int = 1) -> None:
         self._to.string(f"V {version}".encode())
@@ -138,7 +138,7 @@ class T7Writer:
     def _table(self, x: Any, entries: list[tuple[Any, Any]]) -> Generator[Any, None, None]:
         if self._is_new(TABLE, id(x), x):
             entries = [(k, v) for k, v in entries if v is not None]  # an entry that is nil is none
-            self._to.whole(len(entries))
+            self._to.integer(len(entries))
             for key, value in entries:
                 if key is None or key != key:
                     raise ValueError(f"save_lua: {key} is no key of a table")
@@ -154,7 +154,7 @@ class T7Writer:
             self._class(f"torch.{WORDS[x.dtype]}Tensor")
             shape, stride = (tuple(x.shape), x.stride()) if x.dim() else ((1,), (1,))
             shape, stride = (shape, stride) if x.numel() else ((), ())
-            self._to.whole(len(shape))
+            self._to.integer(len(shape))
             self._to.long(*shape)
             self._to.long(*stride)
             self._to.long(x.storage_offset() + 1 if shape else 1)

@@ -520,15 +520,15 @@ def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config: Any) -> Any:
     p = protos()
     kinds = p.mesh.plugin_data_pb2.MeshPluginData
     parts = {kinds.VERTEX: vertices, kinds.FACE: faces, kinds.COLOR: colors}
-    given = {kind: as_array(part) for kind, part in parts.items() if part is not None}
-    for array in given.values():
+    arrays = {kind: as_array(part) for kind, part in parts.items() if part is not None}
+    for array in arrays.values():
         if array.ndim != 3 or array.shape[2] != 3:
             raise ValueError(
                 f"tensorboard: the mesh {tag!r} has a part of shape {array.shape}, wanted (B, N, 3)"
             )
-    components = p.mesh.get_components_bitmask(list(given))
+    components = p.mesh.get_components_bitmask(list(arrays))
     values = []
-    for kind, array in given.items():
+    for kind, array in arrays.items():
         name = p.mesh.get_instance_name(tag, kind)
         metadata = p.mesh.create_summary_metadata(
             tag, "", kind, components, list(array.shape), "", json_config=json.dumps(config or {})
@@ -588,17 +588,17 @@ def hparams(
     ['_hparams_/experiment', '_hparams_/session_start_info', '_hparams_/session_end_info']
     """
     p = protos()
-    plain = {name: _hparam(name, value) for name, value in values.items()}
+    converted = {name: _hparam(name, value) for name, value in values.items()}
     kinds = {bool: "DATA_TYPE_BOOL", str: "DATA_TYPE_STRING", float: "DATA_TYPE_FLOAT64"}
     infos = []
-    for name, value in plain.items():
+    for name, value in converted.items():
         info = p.api_pb2.HParamInfo(name=name, type=kinds.get(type(value), "DATA_TYPE_UNSET"))
         if domains and name in domains:
             info.domain_discrete.extend(list(domains[name]))
         infos.append(info)
     metric_infos = [p.api_pb2.MetricInfo(name=p.api_pb2.MetricName(tag=name)) for name in metrics]
     start = p.plugin_data_pb2.SessionStartInfo()
-    for name, value in plain.items():
+    for name, value in converted.items():
         kind = {bool: "bool_value", str: "string_value", float: "number_value"}.get(type(value))
         if kind is not None:
             setattr(start.hparams[name], kind, value)

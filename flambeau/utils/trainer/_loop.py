@@ -146,7 +146,7 @@ class Trainer:
         self.strategy.prepare(self)
         self.position = Position(self.dataset)
         self.gathered = 0  # batches whose gradients await the next update
-        self._whole = True  # whether nothing is half done
+        self._between_steps = True  # whether nothing is half done
         self._folder_is_ours = False  # whether its last checkpoint is of this run
         self._interrupts = checkpoint.Interrupts()
         self._interrupts.active = folder is not None
@@ -172,7 +172,7 @@ class Trainer:
                 self._train_epoch()
                 if not self._ends():
                     self._end_epoch()
-            if self.folder is not None and self._whole:
+            if self.folder is not None and self._between_steps:
                 self._write(self.state_dict(), self.folder.last)
         return self.history
 
@@ -185,7 +185,7 @@ class Trainer:
         """The batches of this epoch that are not done."""
         self.model.train()
         for batch in self.position.batches(self.epoch):
-            self._whole = False
+            self._between_steps = False
             input, target = self.unpack(batch)
             self._tell("batch", self.iterations + 1, input, target)
             window = self._window()
@@ -212,7 +212,7 @@ class Trainer:
         if self.position.done == 0:
             raise ValueError("Trainer: dataset gave no batches: there is nothing to train on")
         if self.gathered:  # the loader has no length, or ended before it
-            self._whole = False
+            self._between_steps = False
             self._update()
             self._tell("update", self.updates, self.model)
             self._finish("update")
@@ -223,7 +223,8 @@ class Trainer:
             self.scaler.unscale_(self.optimizer)
         if self.clip_norm is not None:
             norm = as_number(
-                _whole(clip_grad_norm_(self.model.parameters(), self.clip_norm)), "the norm of the gradients"
+                _full_tensor(clip_grad_norm_(self.model.parameters(), self.clip_norm)),
+                "the norm of the gradients",
             )
             if self.scaler is None and not math.isfinite(norm):
                 self._skip_update(norm)
@@ -239,7 +240,7 @@ class Trainer:
 
     def _end_epoch(self) -> None:
         """Figures, validation, the learning rate, and whether this epoch is the best."""
-        self._whole = False
+        self._between_steps = False
         figures = {"epoch": self.epoch + 1, **self.strategy.figures(self.meter)}
         if self.validation is not None:
             before = self.state_dict() if self.folder is not None else {}
@@ -301,11 +302,11 @@ class Trainer:
         loader = self.validation if loader is None else loader
         if loader is None:
             raise ValueError("Trainer.validate: there is no loader: give one, here or as `validation`")
-        kept = self.meter.state_dict()
+        training_state = self.meter.state_dict()
         try:
             return self._measure(loader)
         finally:
-            self.meter.load_state_dict(kept)
+            self.meter.load_state_dict(training_state)
 
     @no_grad()
     def _measure(self, loader: Iterable[Any]) -> dict[str, float]:
@@ -441,7 +442,7 @@ class Trainer:
             if resume:
                 raise ValueError("Trainer.run: resume=True needs a folder")
             return
-        if not self._whole and not resume:
+        if not self._between_steps and not resume:
             raise RuntimeError(
                 "Trainer.run: the last run was interrupted in the middle of a batch: resume=True goes on from its checkpoint"
             )
@@ -459,7 +460,7 @@ class Trainer:
 
     def _finish(self, *units: str) -> None:
         """A batch, an update or an epoch is done: nothing is half done, so it is the time for a checkpoint."""
-        self._whole = True
+        self._between_steps = True
         counts = {"iteration": self.iterations, "update": self.updates, "epoch": self.epoch}
         n, unit = self.save_every
         if self.folder is not None and unit in units and counts[unit] % n == 0:
@@ -480,14 +481,14 @@ class Trainer:
         Raises ValueError, before anything is changed, when it is of another run, and names the difference.
         """
         checkpoint.restore(self, state_dict)
-        self._whole = True
+        self._between_steps = True
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Goes on from a checkpoint.  RuntimeError when it is damaged, and as `load_state_dict`."""
         self.load_state_dict(checkpoint.read(path))
 
 
-def _whole(value: Any) -> Any:
+def _full_tensor(value: Any) -> Any:
     """A tensor of which each process has a part, whole."""
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 

@@ -134,11 +134,11 @@ class Replicated(Alone):
 
     def figures(self, meter: Meter) -> dict[str, float]:
         first, *others = self.gather(meter.state_dict())
-        whole = copy.deepcopy(meter)
-        whole.load_state_dict(first)
+        merged = copy.deepcopy(meter)
+        merged.load_state_dict(first)
         for state in others:
-            whole.merge(state)
-        return whole.compute()
+            merged.merge(state)
+        return merged.compute()
 
 
 class Sharded(Replicated):
@@ -182,25 +182,25 @@ class Sharded(Replicated):
     def model_state(self, model: Any) -> dict[str, Any]:
         from ...distributed.checkpoint.state_dict import get_model_state_dict
 
-        return get_model_state_dict(model, options=_whole())
+        return get_model_state_dict(model, options=_full_state_options())
 
     def load_model_state(self, model: Any, state: dict[str, Any]) -> None:
         from ...distributed.checkpoint.state_dict import set_model_state_dict
 
-        set_model_state_dict(model, state, options=_whole())
+        set_model_state_dict(model, state, options=_full_state_options())
 
     def optimizer_state(self, model: Any, optimizer: Any) -> dict[str, Any]:
         from ...distributed.checkpoint.state_dict import get_optimizer_state_dict
 
         if not optimizer.state:  # queried for them, `get_optimizer_state_dict` makes a step
             return {}
-        return get_optimizer_state_dict(model, optimizer, options=_whole())
+        return get_optimizer_state_dict(model, optimizer, options=_full_state_options())
 
     def load_optimizer_state(self, model: Any, optimizer: Any, state: dict[str, Any]) -> None:
         from ...distributed.checkpoint.state_dict import set_optimizer_state_dict
 
         if state:
-            set_optimizer_state_dict(model, optimizer, state, options=_whole())
+            set_optimizer_state_dict(model, optimizer, state, options=_full_state_options())
         else:
             optimizer.state.clear()
 
@@ -222,7 +222,7 @@ def strategy_named(name: str | None) -> Alone:
     return Replicated() if name == "ddp" else Sharded()
 
 
-def _whole() -> Any:
+def _full_state_options() -> Any:
     from ...distributed.checkpoint.state_dict import StateDictOptions
 
     return StateDictOptions(full_state_dict=True, cpu_offload=True)

@@ -63,15 +63,15 @@ def train(model, rank, loader, optimizer, epoch, sampler, places):
 @torch.no_grad()
 def test(model, rank, loader, places):
     model.eval()
-    found = torch.zeros(3)
+    result = torch.zeros(3)
     for data, target in loader:
         output = model(data).float()
-        found[0] += F.nll_loss(output, target, reduction="sum").item()
-        found[1] += (output.argmax(dim=1) == target).sum().item()
-        found[2] += len(data)
-    dist.all_reduce(found, op=dist.ReduceOp.SUM)
+        result[0] += F.nll_loss(output, target, reduction="sum").item()
+        result[1] += (output.argmax(dim=1) == target).sum().item()
+        result[2] += len(data)
+    dist.all_reduce(result, op=dist.ReduceOp.SUM)
     if rank == 0:
-        print(f"test loss {(found[0] / found[2]).item():.{places}f} of {int(found[2])}", flush=True)
+        print(f"test loss {(result[0] / result[2]).item():.{places}f} of {int(result[2])}", flush=True)
 
 
 def loaders(rank, size):

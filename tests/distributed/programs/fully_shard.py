@@ -143,9 +143,9 @@ def main():
         print("whole states", len(states[0]), len(states[1]["state"]))
     states = copy.deepcopy(states)  # as after a way through a file
     again, second = made(mesh=mesh, reshard_after_forward=False)
-    spread = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-    set_model_state_dict(again, states[0], options=spread)
-    set_optimizer_state_dict(again, second, states[1], options=spread)
+    broadcast = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(again, states[0], options=broadcast)
+    set_optimizer_state_dict(again, second, states[1], options=broadcast)
     steps(model, optimizer, rank, size, range(4, 6))
     steps(again, second, rank, size, range(4, 6))
 

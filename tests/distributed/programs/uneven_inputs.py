@@ -26,10 +26,10 @@ def joined(rank, size):
             model(torch.ones(2, 1)).square().mean().backward()
             optimizer.step()
     weight = model.module.weight.detach().clone()
-    spread = [torch.zeros_like(weight) for _ in range(size)]
-    dist.all_gather(spread, weight)
+    gathered = [torch.zeros_like(weight) for _ in range(size)]
+    dist.all_gather(gathered, weight)
     if rank == 0:
-        print("weights", *(f"{w.item():.6f}" for w in spread))
+        print("weights", *(f"{w.item():.6f}" for w in gathered))
 
 
 def evaluated(rank, size):

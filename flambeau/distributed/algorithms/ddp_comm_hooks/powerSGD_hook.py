@@ -205,8 +205,8 @@ def powerSGD_hook(state: PowerSGDState, bucket: Any) -> Future[Tensor]:
             state.total_numel_after_compression += sent if pays else rows * columns
             (thin if pays else other).append(tensor)
         if other:
-            whole = cat([tensor.reshape(-1) for tensor in other])
-            work = average(whole, group)  # while the matrices are multiplied
+            concatenated = cat([tensor.reshape(-1) for tensor in other])
+            work = average(concatenated, group)  # while the matrices are multiplied
         p = q = zeros(0, dtype=flat.dtype)
         if thin:
             batches = _batches(thin, state.batch_tensors_with_same_shape)
@@ -217,7 +217,7 @@ def powerSGD_hook(state: PowerSGDState, bucket: Any) -> Future[Tensor]:
                     tensor.copy_(matrix.view(tensor.shape))
         if other:
             work.wait()
-            for tensor, part in zip(other, whole.split([tensor.numel() for tensor in other])):
+            for tensor, part in zip(other, concatenated.split([tensor.numel() for tensor in other])):
                 tensor.copy_(part.view(tensor.shape))
         state._keep(bucket.index(), p, q, None if corrected is None else corrected - flat)
     return _done(state, bucket, flat)

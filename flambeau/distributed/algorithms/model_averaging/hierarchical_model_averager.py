@@ -53,11 +53,11 @@ class HierarchicalModelAverager(ModelAverager):
             raise ValueError(
                 f"The periods and sizes in arg ``period_group_size_dict`` must grow, got {dict(period_group_size_dict)}."
             )
-        whole = 0 if self.process_group is None else self.process_group._size
-        if sizes[-1] != whole:
+        world_size = 0 if self.process_group is None else self.process_group._size
+        if sizes[-1] != world_size:
             raise ValueError(
                 f"The last value in arg ``period_group_size_dict`` {sizes[-1]} must be equal to the size of arg "
-                f"``process_group`` {whole}."
+                f"``process_group`` {world_size}."
             )
         if warmup_steps < 0:
             raise ValueError("Arg ``warmup_steps`` must be a non-negative number.")
@@ -67,7 +67,7 @@ class HierarchicalModelAverager(ModelAverager):
         self.period_process_group_dict: OrderedDict[int, Any] = OrderedDict()
         for period, size in zip(periods, sizes):
             self.period_process_group_dict[period] = (
-                self.process_group if size == whole else new_subgroups(size, self.process_group)[0]
+                self.process_group if size == world_size else new_subgroups(size, self.process_group)[0]
             )
 
     def _find_process_group(self) -> Any:

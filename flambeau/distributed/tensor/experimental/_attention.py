@@ -146,7 +146,7 @@ def _part(buffer: Tensor, dim: int, rank: int, ranks: int, balancer: _LoadBalanc
 class _Calls(TorchFunctionMode):
     """Attention over the parts of all processes, in the place of calls of `scaled_dot_product_attention`."""
 
-    _WHOLE = ("multi_head_attention_forward", "flex_attention")
+    _FUNCTIONS = ("multi_head_attention_forward", "flex_attention")
 
     def __init__(self, group: ProcessGroup, head_tail: bool) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class _Calls(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is F.scaled_dot_product_attention:
             return ring_attention(self.group, self.head_tail, *args, **(kwargs or {}))
-        if getattr(func, "__name__", "") in self._WHOLE:
+        if getattr(func, "__name__", "") in self._FUNCTIONS:
             raise _partial(func.__name__)
         return func(*args, **(kwargs or {}))
 
@@ -309,10 +309,10 @@ def context_parallel_unshard(
     restored = []
     with no_grad():
         for buffer, dim in zip(buffers, seq_dims):
-            whole = wait_tensor(all_gather_tensor(buffer.detach().contiguous(), dim, group))
-            balancer = load_balancer or _create_default_load_balancer(whole.shape[dim], group.size(), "cpu")
+            full = wait_tensor(all_gather_tensor(buffer.detach().contiguous(), dim, group))
+            balancer = load_balancer or _create_default_load_balancer(full.shape[dim], group.size(), "cpu")
             places = None if balancer is None else balancer._generate_indices(restore=True)
-            restored.append(whole if places is None else whole.index_select(dim, places[0]))
+            restored.append(full if places is None else full.index_select(dim, places[0]))
     return restored
 
 

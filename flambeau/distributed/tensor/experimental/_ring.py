@@ -39,16 +39,16 @@ class Block(NamedTuple):
 
 def block_of(rank: int, source: int, length: int, causal: bool, head_tail: bool) -> Block | None:
     """The block of `rank`'s queries and `source`'s keys, each `length` long; None where the mask allows nothing of it."""
-    whole, half = slice(0, length), length // 2
+    everything, half = slice(0, length), length // 2
     if not causal:
-        return Block(whole, whole, False)
+        return Block(everything, everything, False)
     if source == rank:  # places go up within a part, so its own triangle is the mask
-        return Block(whole, whole, True)
+        return Block(everything, everything, True)
     if not head_tail:
-        return Block(whole, whole, False) if source < rank else None
+        return Block(everything, everything, False) if source < rank else None
     if source < rank:  # its head comes before both of ours, its tail after both
-        return Block(whole, slice(0, half), False)
-    return Block(slice(half, length), whole, False)  # our tail comes after both of its chunks
+        return Block(everything, slice(0, half), False)
+    return Block(slice(half, length), everything, False)  # our tail comes after both of its chunks
 
 
 class Gathered:
@@ -56,20 +56,20 @@ class Gathered:
 
     def __init__(self, group: ProcessGroup, parts: Tensor) -> None:
         self._group, self._size = group, group._size
-        self._whole = all_gather_tensor(parts.unsqueeze(0), 0, group)
+        self._gathered = all_gather_tensor(parts.unsqueeze(0), 0, group)
         self._sums: Tensor | None = None
 
     def parts(self) -> Iterator[tuple[int, Tensor]]:
         """Each rank's part, this process's first."""
         for step in range(self._size):
             source = (self._group._rank - step) % self._size
-            yield source, wait_tensor(self._whole)[source]
+            yield source, wait_tensor(self._gathered)[source]
 
     def add(self, source: int, grads: Tensor) -> None:
         """Keep the gradients of a part."""
         if self._sums is None:
-            whole = wait_tensor(self._whole)
-            self._sums = zeros_like(whole, dtype=grads.dtype)
+            total = wait_tensor(self._gathered)
+            self._sums = zeros_like(total, dtype=grads.dtype)
         self._sums[source].add_(grads)
 
     def home(self) -> Tensor:
@@ -96,8 +96,8 @@ class Ring:
 
     def add(self, source: int, grads: Tensor) -> None:
         """Add the gradients of the part that is here to those that came with it, and send them after it."""
-        whole = grads if self._sums is None else grads + wait_tensor(self._sums)
-        self._sums = self._send(whole)
+        total = grads if self._sums is None else grads + wait_tensor(self._sums)
+        self._sums = self._send(total)
 
     def home(self) -> Tensor:
         """The sum of all processes' gradients of this one's part, which have come around."""
@@ -174,8 +174,8 @@ class RingAttention(Function):
             if block is not None:
                 k, v = (t[:, :, block.keys] for t in _apart(part, key, value))
                 at, diagonal = block.queries, 0 if block.causal else None
-                given = (grad[:, :, at], query[:, :, at], k, v, None, out[:, :, at], lse[:, :, at])
-                grads = attend_backward(*given, None, diagonal, factor, 0.0, False)
+                args = (grad[:, :, at], query[:, :, at], k, v, None, out[:, :, at], lse[:, :, at])
+                grads = attend_backward(*args, None, diagonal, factor, 0.0, False)
                 to_query[:, :, at] += grads[0]
                 to_key[:, :, block.keys], to_value[:, :, block.keys] = grads[1], grads[2]
             rotating.add(source, _joined(to_key, to_value))

@@ -40,9 +40,9 @@ class ParallelStyle(ABC):
     def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module: ...
 
 
-def _placed(x: Tensor, mesh: DeviceMesh, given: Placement, wanted: Placement) -> DTensor:
-    """A tensor, plain ones taken as `given` says, redistributed as wanted."""
-    result = x if isinstance(x, DTensor) else DTensor.from_local(x, mesh, (given,), run_check=False)
+def _placed(x: Tensor, mesh: DeviceMesh, layout: Placement, wanted: Placement) -> DTensor:
+    """A tensor, plain ones taken as `layout` says, redistributed as wanted."""
+    result = x if isinstance(x, DTensor) else DTensor.from_local(x, mesh, (layout,), run_check=False)
     wanted = Shard(wanted.dim % result.dim()) if isinstance(wanted, Shard) else wanted
     return result if result.placements == (wanted,) else result.redistribute(placements=(wanted,))
 
@@ -195,14 +195,14 @@ def _listed(layouts: Layouts) -> tuple[Placement | None, ...]:
 
 
 def _converted(
-    x: Any, mesh: DeviceMesh, given: Placement | None, wanted: Placement | None, local: bool
+    x: Any, mesh: DeviceMesh, layout: Placement | None, wanted: Placement | None, local: bool
 ) -> Any:
     """One input or output; what has no layout, as it is."""
-    if given is None:
+    if layout is None:
         return x
     if not isinstance(x, Tensor):
         raise ValueError(f"expecting a tensor where a layout is given, but got {type(x).__name__}")
-    result = _placed(x, mesh, given, wanted or given)
+    result = _placed(x, mesh, layout, wanted or layout)
     return result.to_local() if local else result
 
 
@@ -264,14 +264,14 @@ class PrepareModuleInput(ParallelStyle):
                 f"module inputs and input_layouts should have same length! Got {len(inputs)} and {len(self.input_layouts)}"
             )
         each = zip(inputs, self.input_layouts, self.desired_input_layouts)
-        return tuple(_converted(x, mesh, given, wanted, self.use_local_output) for x, given, wanted in each)
+        return tuple(_converted(x, mesh, layout, wanted, self.use_local_output) for x, layout, wanted in each)
 
     def _named(self, kwargs: dict[str, Any], mesh: DeviceMesh) -> dict[str, Any]:
         result = dict(kwargs)
-        for name, given in self.input_kwarg_layouts.items():
+        for name, layout in self.input_kwarg_layouts.items():
             if name in result:
                 wanted = self.desired_input_kwarg_layouts[name]
-                result[name] = _converted(result[name], mesh, given, wanted, self.use_local_output)
+                result[name] = _converted(result[name], mesh, layout, wanted, self.use_local_output)
         return result
 
     def __repr__(self) -> str:
@@ -321,7 +321,7 @@ class PrepareModuleOutput(ParallelStyle):
                 f"module outputs and output_layouts should have same length! Got {len(result)} and {len(self.output_layouts)}"
             )
         each = zip(result, self.output_layouts, self.desired_output_layouts)
-        made = tuple(_converted(x, mesh, given, wanted, self.use_local_output) for x, given, wanted in each)
+        made = tuple(_converted(x, mesh, layout, wanted, self.use_local_output) for x, layout, wanted in each)
         return made if several else made[0]
 
     def __repr__(self) -> str:

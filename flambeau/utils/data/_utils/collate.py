@@ -68,7 +68,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     >>> flambeau.utils.data.default_collate([(1, "a"), (2, "b")])
     [tensor([1, 2]), ('a', 'b')]
     """
-    if not _numpy_is_known and "numpy" in sys.modules:
+    if not _numpy_is_registered and "numpy" in sys.modules:
         _add_numpy()
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
@@ -89,8 +89,8 @@ def collate(batch: Sequence[Any], *, collate_fn_map: _CollateFnMap | None = None
         function = collate_fn_map.get(kind)
         if function is not None:
             return function(batch, collate_fn_map=collate_fn_map)
-        for known, function in collate_fn_map.items():
-            if isinstance(first, known):
+        for cls, function in collate_fn_map.items():
+            if isinstance(first, cls):
                 return function(batch, collate_fn_map=collate_fn_map)
     if isinstance(first, Mapping):
         return rebuilt(first, {key: _field(key, batch, collate_fn_map) for key in first})
@@ -203,12 +203,12 @@ default_collate_fn_map: _CollateFnMap = {
     str: collate_str_fn,
     bytes: collate_str_fn,
 }
-_numpy_is_known = False
+_numpy_is_registered = False
 
 
 def _add_numpy() -> None:
     """NumPy's types, once somebody has imported it.  They come before `float`, of which numpy.float64 is a kind."""
-    global _numpy_is_known
+    global _numpy_is_registered
     import numpy
 
     others = {kind: function for kind, function in default_collate_fn_map.items() if kind is not Tensor}
@@ -218,7 +218,7 @@ def _add_numpy() -> None:
     default_collate_fn_map[numpy.ndarray] = collate_numpy_array_fn
     default_collate_fn_map[(numpy.bool_, numpy.number, numpy.object_)] = collate_numpy_scalar_fn
     default_collate_fn_map.update(others)
-    _numpy_is_known = True
+    _numpy_is_registered = True
 
 
 def default_convert(data: Any) -> Any:

@@ -46,14 +46,14 @@ class _MapDatasetFetcher(_BaseDatasetFetcher):
         super().__init__(*args)
         # Where the dataset can, it makes the batch itself; see `dataset.py`.
         own = getattr(self.dataset, "__getbatch__", None)
-        self._whole = own if self.auto_collation and self.collate_fn is default_collate else None
+        self._getbatch = own if self.auto_collation and self.collate_fn is default_collate else None
 
     def fetch(self, possibly_batched_index: Any) -> Any:
         try:
             if not self.auto_collation:
                 return self.collate_fn(self.dataset[possibly_batched_index])
-            if self._whole is not None and type(possibly_batched_index) is list:
-                batch = self._whole(possibly_batched_index)
+            if self._getbatch is not None and type(possibly_batched_index) is list:
+                batch = self._getbatch(possibly_batched_index)
                 if batch is not None:
                     return batch
             return self.collate_fn(samples_of(self.dataset, possibly_batched_index))

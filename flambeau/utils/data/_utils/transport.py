@@ -379,14 +379,14 @@ class LoaderEnd:
                 open_ = False
                 break
             self._got += raw
-            if len(raw) < _CHUNK and self._whole() is not None:
+            if len(raw) < _CHUNK and self._message_size() is not None:
                 break
         messages = []
-        while (size := self._whole()) is not None:
+        while (size := self._message_size()) is not None:
             messages.append(self._decode(size))
         return messages, open_
 
-    def _whole(self) -> int | None:
+    def _message_size(self) -> int | None:
         """The bytes of the first message, if all of it is here."""
         got = self._got
         if len(got) < _FRAME.size:

@@ -1,6 +1,6 @@
 """Kept programs beside PyTorch: a trace that each library has written is loaded and run in a fresh process, one thread.
 
-    python benchmarks/kept.py [--only REGEX] [--rounds 5]
+    python benchmarks/traced.py [--only REGEX] [--rounds 5]
 
 *first result* is from the start of the interpreter's first statement to the first result: import, `jit.load`, a call.  *load* is
 `jit.load` alone, *call* a call when warm (the least of many), *eager* the same call of the module itself, *memory* what is resident
@@ -42,18 +42,18 @@ import importlib, sys
 torch = importlib.import_module(sys.argv[1])
 torch.set_num_threads(1)
 imported = time.perf_counter()
-kept = torch.jit.load(sys.argv[3])
+program = torch.jit.load(sys.argv[3])
 loaded = time.perf_counter()
 x = torch.ones(4, 32)
 with torch.no_grad():
-    kept(x)
+    program(x)
     first = time.perf_counter()
     for _ in range(3):
-        kept(x)
+        program(x)
     resident = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
     model = globals()[sys.argv[2]](torch.nn).eval()
     times = []
-    for f in (kept, model):
+    for f in (program, model):
         for _ in range(20):
             f(x)
         best = float("inf")
@@ -98,17 +98,17 @@ def main() -> None:
                 process(KEEP, module, name, str(Path(folder) / f"{module}.pt"))
             for _ in range(arguments.rounds):
                 for module in ("flambeau", "torch"):
-                    found = process(RUN, module, name, str(Path(folder) / f"{module}.pt")).split()
-                    best[module] = list(map(min, best.get(module, [math.inf] * 5), map(float, found)))
+                    figures = process(RUN, module, name, str(Path(folder) / f"{module}.pt")).split()
+                    best[module] = list(map(min, best.get(module, [math.inf] * 5), map(float, figures)))
             for (figure, scale), ours, theirs in zip(FIGURES, best["flambeau"], best["torch"]):
                 ratios.setdefault(figure.partition(",")[0], []).append(theirs / ours)
                 print(
                     f"| {name} | {figure} | {ours * scale:.1f} | {theirs * scale:.1f} | {theirs / ours:.2f} |",
                     flush=True,
                 )
-    for figure, found in ratios.items():
-        mean = math.exp(sum(map(math.log, found)) / len(found))
-        print(f"\n{figure}: geometric mean of ratios {mean:.2f}, least {min(found):.2f}")
+    for figure, values in ratios.items():
+        mean = math.exp(sum(map(math.log, values)) / len(values))
+        print(f"\n{figure}: geometric mean of ratios {mean:.2f}, least {min(values):.2f}")
 
 
 if __name__ == "__main__":
