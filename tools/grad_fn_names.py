@@ -65,9 +65,9 @@ def names(results: object, tensor: type) -> list[str]:
     return [t.grad_fn.name() if t.grad_fn is not None else "" for t in flat]
 
 
-def saved(found: object, tensor: type) -> dict[str, object]:
+def saved(result: object, tensor: type) -> dict[str, object]:
     """What the node of the first result has saved, by name, with the node's own name under ""."""
-    first = found if isinstance(found, tensor) else next((t for t in found if isinstance(t, tensor)), None)
+    first = result if isinstance(result, tensor) else next((t for t in result if isinstance(t, tensor)), None)
     node = getattr(first, "grad_fn", None)
     if node is None:
         return {}
@@ -78,8 +78,8 @@ def saved(found: object, tensor: type) -> dict[str, object]:
 def alike(a: object, b: object) -> bool:
     """Whether two values are the same, those of tensors up to rounding."""
     if isinstance(a, flambeau.Tensor) and isinstance(b, torch.Tensor):
-        found, expected = (np.asarray(x.detach().resolve_conj().resolve_neg()) for x in (a, b))
-        return found.shape == expected.shape and np.allclose(found, expected, 1e-4, 1e-5, equal_nan=True)
+        actual, expected = (np.asarray(x.detach().resolve_conj().resolve_neg()) for x in (a, b))
+        return actual.shape == expected.shape and np.allclose(actual, expected, 1e-4, 1e-5, equal_nan=True)
     if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
         return len(a) == len(b) and all(map(alike, a, b))
     if isinstance(a, flambeau.Tensor) or isinstance(b, torch.Tensor):

@@ -183,16 +183,13 @@ def convolution(processor: str, channels: int, size: int) -> dict[str, int]:
     """The instructions that the warps of a block execute for 128 filters of 3 × 3 over an image of size × 16 in bfloat16."""
     kernel = Product("bfloat16", False, False, False, taps=2).fitted(1, processor)
     terms, places = 9 * channels, 16 * size
-    one, given = (
-        (1, 1),
-        dict(batch=1, m=128, n=places, k=terms, c_batch=0, c_row=places, c_outer=0, a_batch=0),
-    )
-    given |= dict(a_row=terms, a_outer=0, a_column=1, a_length=terms, b_batch=0, b_image=0, b_channel=places)
     numbers = schedule_gpu_tile.numbers(
         kernel,
-        **given,
-        **dict(c_step=(16, 1), b_step=(16, 1), size=(size, 16), places=(size, 16)),
-        **dict(scale=one, tap=one, shift=(-1, -1), taps=(3, 3)),
+        **dict(batch=1, m=128, n=places, k=terms),
+        **dict(c_batch=0, c_row=places, c_outer=0, c_step=(16, 1)),
+        **dict(a_batch=0, a_row=terms, a_outer=0, a_column=1, a_length=terms),
+        **dict(b_batch=0, b_image=0, b_channel=places, b_step=(16, 1)),
+        **dict(size=(size, 16), places=(size, 16), taps=(3, 3), scale=(1, 1), tap=(1, 1), shift=(-1, -1)),
     )
     machine = Machine(str(tg.image(str(kernel.module("nvptx")), "nvptx", processor)))
     tensors = [np.zeros(n, "<u2") for n in (128 * places, 128 * terms, channels * places)]

@@ -9,7 +9,7 @@ from .. import tape
 from ..base.dtypes import dtype
 from ..base.tensor import TensorBase
 from .destination import check_out, check_over, replace, set_decomposition
-from .interceptors import has_interceptors
+from .interceptors import has_interceptors, no_interceptors
 from .pointwise import PointwiseOp
 
 
@@ -53,5 +53,8 @@ def write_over(op: PointwiseOp, input: TensorBase, *operands: Any, **params: Any
     Modes and classes of tensors that the tape records for see operations alone: also the copy that a derivative reads.
     """
     if has_interceptors() and tape.tracked(input, *operands):
+        tensors = [x for x in (input, *operands) if isinstance(x, TensorBase)]
+        if no_interceptors([tensors]):  # those that there are do not see this call
+            return op.in_place(input, *operands, **params)
         return overwrite(input, op, *operands, **params)
     return op.in_place(input, *operands, **params)
