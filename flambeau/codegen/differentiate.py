@@ -47,6 +47,15 @@ def flat(g: Expr) -> Expr:
     return ex.copysign(ex.like(g, 0.0), g)
 
 
+def _absolute(e: Expr, g: Expr):
+    """0 at 0, and at NaN, as PyTorch has it."""
+    x = e.args[0]
+    if ex.is_complex(x.dtype):
+        return (g * sign(x),)
+    one = ex.like(x, 1.0)
+    return (g * where(x > 0, one, where(x < 0, -one, ex.like(x, 0.0))),)
+
+
 def _div(e: Expr, g: Expr):
     """-(g/b)·(a/b): the first quotient is the other side's gradient."""
     to_a = g / e.args[1]
@@ -92,7 +101,7 @@ RULES: dict[str, Rule] = {
     "div": _div,
     "neg": lambda e, g: (-g,),
     "fma": lambda e, g: (g * e.args[1], g * e.args[0], g),
-    "abs": lambda e, g: (g * sign(e.args[0]),),
+    "abs": _absolute,
     "sqrt": lambda e, g: (g / (e * 2.0),),
     "copysign": lambda e, g: (g * sign(e.args[0]) * sign(e), None),
     "select": _select,
@@ -145,7 +154,7 @@ PARTS: dict[str, Rule] = {
     "real": lambda e, g: (ex.pair(g, ex.like(g, 0.0)),),
     "imag": lambda e, g: (ex.pair(ex.like(g, 0.0), g),),
     "pair": lambda e, g: (ex.real(g), ex.imag(g)),
-    "abs": lambda e, g: (g * sign(e.args[0]),),
+    "abs": _absolute,
     "select": _select,
 }
 

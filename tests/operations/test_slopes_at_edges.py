@@ -172,6 +172,13 @@ def test_no_piece_takes_a_nan_for_its_own(function, dtype):
     np.testing.assert_allclose(slopes[0].float().item(), expected, rtol=1e-2)
 
 
+def test_a_distance_from_nan_has_no_slope():
+    """PyTorch's sign of NaN is 0."""
+    x = flambeau.tensor([math.nan, 0.0, -2.0], requires_grad=True)
+    for function in (flambeau.abs, lambda x: F.l1_loss(x, flambeau.zeros(3), reduction="sum")):
+        assert flambeau.autograd.grad(function(x).sum(), x)[0].tolist() == [0.0, 0.0, -1.0]
+
+
 @pytest.mark.parametrize("function", (flambeau.maximum, flambeau.minimum))
 def test_beside_nan_both_sides_have_the_gradient(function):
     x, y = (flambeau.tensor(at, requires_grad=True) for at in ([math.nan, 1.0, 1.0], [2.0, math.nan, 1.0]))
