@@ -36,7 +36,17 @@ from ..core.call.operation import Op
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.make import mt19937
 from ..core.make.create import ones_like, scalar_tensor
-from ..core.tape import _set_grad_enabled, _set_tracking, is_grad_enabled, record_function
+from ..core.tape import (
+    _set_grad_enabled,
+    _set_tracking,
+    close_forward_level,
+    is_grad_enabled,
+    make_dual,
+    open_forward_level,
+    open_levels,
+    record_function,
+    unpack_dual,
+)
 from ..core.tape.engine import run_backward
 from ..core.tape.modes import is_forward_open, tracked
 from ..fx._lazy_graph_module import _Unwritten
@@ -388,6 +398,11 @@ NATIVE = frozenset(
         get_default_device,
         is_grad_enabled,
         is_forward_open,
+        open_levels,
+        open_forward_level,
+        close_forward_level,
+        make_dual,
+        unpack_dual,
         tracked,
         get_default_dtype,
         _set_grad_enabled,
@@ -421,6 +436,7 @@ def _state() -> tuple[Any, ...]:
     return (
         is_grad_enabled(),
         is_inference_mode_enabled(),
+        is_forward_open(),
         thread_state(),
         get_default_dtype(),
         get_default_device(),

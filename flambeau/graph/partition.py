@@ -61,7 +61,9 @@ def region_of(
     A `Refusal` says why no region can be made: Python has a part in the derivative, results overlap, …
     """
     wanted = [k for k, t in enumerate(inputs) if t.requires_grad]
-    why = obstacle(outputs, inputs)
+    why = obstacle(outputs, inputs, recording.inputs)
+    if why is None and not wanted and any(t.requires_grad for t in outputs):
+        why = "gradients go to tensors alone that it makes itself"
     if why is not None:
         return Refusal(why, derivative=True)
     why = _unlike_eager(recording, inputs, outputs)

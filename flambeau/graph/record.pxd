@@ -31,6 +31,7 @@ cdef class Recording:
     cdef PyObject* copy[2]        # what that call has copied, for it overwrites that, and which argument it is
     cdef PyObject*** copies       # where this thread says where a call leaves its copy
     cdef PyObject** kept          # where the call outside of this one leaves its own
+    cdef list later               # results of that call that wait for their tangents
     cdef bint wait(self) except -1
     cdef object call(self, PyObject* op, PyObject** args, size_t flagged, PyObject* names)
     cdef void undo(self, int64_t used, Py_ssize_t objects) noexcept

@@ -23,10 +23,12 @@ cdef extern from *:
     static __thread void* flambeau_pushed = NULL;
     static __thread int flambeau_stripped = 0;
     static __thread int flambeau_depth = 0;
+    static __thread PyObject* flambeau_later = NULL;
     """
     void* flambeau_pushed         # the node whose outputs' tangents this thread computes
     int flambeau_stripped         # and in which level: saved tensors have no tangents in that and those inside of it
     int flambeau_depth            # operations in this thread compute tangents in levels up to this one
+    PyObject* flambeau_later      # borrowed: the list where results of the leaf that runs wait for their tangents, NULL where they do not
 
 
 @cython.binding(False)
@@ -125,10 +127,33 @@ cdef int become(TensorBase t, object target, int number) except -1:
 
 cdef int follow(TensorBase t, Node node, int number) except -1:
     """t has just become that output of `node`, while a forward level is open somewhere."""
-    if grad_enabled() & FORWARD:
-        add_tangents(t, node, number)
+    cdef int modes = grad_enabled()
+    if modes & FORWARD:
+        if flambeau_later != NULL:
+            (<list>flambeau_later).append((t, node, number, modes))
+        else:
+            add_tangents(t, node, number)
     elif flambeau_pushed == <void*>node and not in_reverse(node):
         t.fn, t.output_number, t.requires = None, 0, False
+    return 0
+
+
+cdef PyObject** later_slot() noexcept:
+    """Where this thread says that tangents wait for the end of the leaf that runs."""
+    return &flambeau_later
+
+
+cdef int catch_up(list waiting) except -1:
+    """The tangents of a leaf's results, once it is over: what computes them is then seen behind it."""
+    cdef int before = grad_enabled()
+    cdef list results = waiting[:]
+    waiting.clear()
+    try:
+        for t, node, number, modes in results:
+            set_grad(<int>modes)
+            add_tangents(<TensorBase>t, <Node>node, <int>number)
+    finally:
+        set_grad(before)
     return 0
 
 
