@@ -9,7 +9,7 @@ Levels nest: each has its own tangents, and a tensor that is dual in several is 
 While a tangent is computed, saved tensors stand for what they are in the levels around, so that tangents have tangents there.
 """
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from ..base.tensor cimport TensorBase, alias, runtime
 from .modes cimport FORWARD, REVERSE, grad_enabled, set_grad, wants_grad
 from .nodes cimport Node, identity_node
@@ -147,13 +147,33 @@ cdef int catch_up(list waiting) except -1:
     """The tangents of a leaf's results, once it is over: what computes them is then seen behind it."""
     cdef int before = grad_enabled()
     cdef list results = waiting[:]
+    cdef dict done = {}
     waiting.clear()
     try:
         for t, node, number, modes in results:
+            if done:
+                reconnect(<Node>node, done)
             set_grad(<int>modes)
             add_tangents(<TensorBase>t, <Node>node, <int>number)
+            if len(results) > 1:
+                done[id(node), number] = t
     finally:
         set_grad(before)
+    return 0
+
+
+cdef int reconnect(Node node, dict done) except -1:
+    """Let the edges of a leaf's node that lead to others of the same leaf lead to what makes their results dual now."""
+    cdef int k
+    cdef TensorBase t
+    for k in range(node.edges):
+        if node.targets[k] != NULL:
+            found = done.get((<size_t>node.targets[k], node.numbers[k]))
+            if found is not None:
+                t = <TensorBase>found
+                Py_DECREF(<object>node.targets[k])
+                node.targets[k] = NULL
+                node.connect(k, t)
     return 0
 
 
