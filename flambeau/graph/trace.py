@@ -166,11 +166,28 @@ class _Builder:
                 )
             return self.constant(at, before)
         whole = self.node_at(self.storages[at.storage])
+        if self.storages[at.storage].dtype != at.dtype:
+            whole = self.retyped(whole, self.storages[at.storage], at)
         node = self.graph.call_function(
             REGISTRY["as_strided"].function, (whole, at.shape, at.stride, at.offset)
         )
         node.meta["places"] = at
         self.nodes[at] = node
+        return node
+
+    def retyped(self, whole: Node, first: Place, at: Place) -> Node:
+        """All that lies where a node does, in one dimension of the dtype of `at`."""
+        span = 0 if 0 in first.shape else 1 + sum((n - 1) * s for n, s in zip(first.shape, first.stride))
+        span -= span % max(1, at.dtype.itemsize // first.dtype.itemsize)
+        flat = self.graph.call_function(
+            REGISTRY["as_strided"].function, (whole, (span,), (1,), first.offset)
+        )
+        flat.meta["places"] = first._replace(shape=(span,), stride=(1,))
+        node = self.graph.call_function(REGISTRY["view"].function, (flat, at.dtype))
+        old, new = first.dtype.itemsize, at.dtype.itemsize
+        node.meta["places"] = at._replace(
+            shape=(span * old // new,), stride=(1,), offset=first.offset * old // new
+        )
         return node
 
     def constant(self, at: Place, tensor: TensorBase) -> Node:
