@@ -55,6 +55,7 @@ from ..nn.parameter import Buffer, Parameter
 from ..operations.declare.registry import REGISTRY
 from .compiled import Compiled, is_capturing
 from .interpreter import Machine, Policy
+from .interpreter.code import Frame
 from .program import draws, written_by
 from .record import Place, Recording, place, stand_in
 from .region import history
@@ -134,6 +135,8 @@ class _Captures(Policy):
         self.recording = Recording()
         self.lines: list[tuple[str, int]] = []
         self.within: set[int] = set()  # calls that this library's functions in Python make
+        self.again: dict[int, int] = {}  # those in checkpointed regions, and in which
+        self.regions: list[Frame] = []
         self.looks: list[Look] = []
         self.ahead: int | None = None  # calls before the first backward pass
         self.freed: list[Any] = []  # nodes of the tape that backward passes of the call have run through
@@ -159,7 +162,7 @@ class _Captures(Policy):
         made = Capture(result, self.recording, m.reads.guards, self.inputs, m.refusal)
         if m.refusal is None:
             made.refusal = self.check(state) or None
-            made.lines, made.looks = self.lines, self.looks
+            made.lines, made.looks, made.again = self.lines, self.looks, self.again
             if made.refusal is None:
                 outputs = _Outputs(self)
                 made.output = outputs.of(result)
@@ -176,7 +179,7 @@ class _Captures(Policy):
         self.machine.reads.close()
         self.machine.observe = None
         self.call = type(self), (), {}
-        self.inputs, self.before, self.freed = [], [], []
+        self.inputs, self.before, self.freed, self.regions = [], [], [], []
         self.recording = Recording()
 
     def enter_numbers(self, made: Capture) -> None:
@@ -193,7 +196,23 @@ class _Captures(Policy):
             frame = self.machine.frame
             if frame is not None and frame.code.co_filename.startswith(LIBRARY):
                 self.within.update(range(len(self.lines), len(self.recording)))
+            region = self.region()
+            if region is not None:
+                self.again.update(dict.fromkeys(range(len(self.lines), len(self.recording)), region))
             self.lines.extend([self.machine.where()] * (len(self.recording) - len(self.lines)))
+
+    def region(self) -> int | None:
+        """The number of the checkpointed region that runs, the outermost; None where none does."""
+        frame, found = self.machine.frame, None
+        while frame is not None:
+            if "_computed_again" in vars(frame.function):
+                found = frame
+            frame = frame.caller
+        if found is None:
+            return None
+        if not self.regions or self.regions[-1] is not found:
+            self.regions.append(found)
+        return len(self.regions) - 1
 
     def check(self, state: tuple[Any, ...]) -> Refusal | None:
         """What refuses a call as a whole."""
@@ -315,6 +334,8 @@ class _Captures(Policy):
     def replaced(self, function: Any) -> Any:
         if type(function) is Compiled:
             return function.function
+        if type(function) is types.FunctionType:
+            return vars(function).get("_captured_as")
         return _call_module if function is call_module else None
 
     def run(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -73,7 +73,7 @@ def refuse_blank(capture: Capture) -> None:
 def planned(capture: Capture, made: list[TensorBase], options: Options) -> Launch:
     """The launch of a capture whose results need no gradients."""
     refuse_blank(capture)
-    program = Program(graph_of_capture(capture, made), capture.ahead)
+    program = Program(graph_of_capture(capture, made), capture.ahead, capture.again)
     constants = {v.root for v in program.constants()}
     for call in program.calls:
         if any(v.root in constants for v in call.written):

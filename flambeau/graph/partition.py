@@ -21,7 +21,7 @@ tensor(3., grad_fn=<CompiledFunctionBackward>)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,11 +52,13 @@ def region_of(
     outputs: Sequence[TensorBase],
     numbers: Sequence[tuple[float, int]] = (),
     options: Options = DEFAULT,
+    again: Mapping[int, int] | None = None,
 ) -> Region | Runner | Refusal:
     """What computes `outputs` from tensors like `inputs`, as a tuple: a `Region` where they have gradients, else a `Runner`.
 
     `recording` holds the leaves that made `outputs` (tensors, each once) when they were called, in grad mode, on `inputs` (each
-    memory once), whose histories are still there.  The backward pass is run once, and recorded in `recording` too.
+    memory once), whose histories are still there.  The backward pass is run once, and recorded in `recording` too.  `again` has the calls of
+    checkpointed regions, each with the number of its region.
 
     A `Refusal` says why no region can be made: Python has a part in the derivative, results overlap, …
     """
@@ -72,7 +74,7 @@ def region_of(
     differentiable = [k for k, t in enumerate(outputs) if t.requires_grad and not _is_among(t, inputs)]
     if not differentiable and not any(t.requires_grad for t in outputs):
         return plan(Program(graph_of(recording, inputs, tuple(outputs), numbers)), options=options)
-    joint = Joint(recording, inputs, outputs, wanted, differentiable, numbers)
+    joint = Joint(recording, inputs, outputs, wanted, differentiable, numbers, again)
     if joint.why is not None:
         return Refusal(joint.why)
     return joint.region(options=options)
@@ -149,6 +151,7 @@ class Joint:
         wanted: list[int],
         differentiable: list[int],
         numbers: Sequence[tuple[float, int]] = (),
+        again: Mapping[int, int] | None = None,
     ) -> None:
         self.inputs, self.outputs, self.wanted, self.differentiable = inputs, outputs, wanted, differentiable
         self.why: str | None = None
@@ -177,6 +180,7 @@ class Joint:
         self.nodes = list(graph.graph.nodes)
         self.order = {n: k for k, n in enumerate(self.nodes)}
         self._divide(ahead)
+        self._enter_regions(again or {})
 
     # --- what belongs to which half ---
     def _divide(self, ahead: int) -> None:
@@ -207,6 +211,29 @@ class Joint:
         if len(types) > len({storage for storage, _ in types}):
             self.why = "memory that it writes to is read in two dtypes"
 
+    def _enter_regions(self, again: Mapping[int, int]) -> None:
+        """Which nodes of forward are of checkpointed regions, and whose values are read beyond them."""
+        self.regions: dict[int, int] = {}  # by what lies in a memory
+        self.across: set[int] = set()
+        if not again:
+            return
+        for n in self.nodes[:-1]:
+            number = again.get(n.meta.get("call", -1))
+            made = _storages(n) - {s for m in n.all_input_nodes for s in _storages(m)}
+            if n not in self.behind and n.op == "call_function":
+                if number is not None:
+                    self.regions.update(dict.fromkeys(made, number))
+                elif not made:  # a view or a part of a result, which is read where its readers are
+                    continue
+                read = {s for m in n.all_input_nodes for s in _storages(m)}
+                self.across.update(s for s in read if self.regions.get(s) not in (None, number))
+        self.across.update(s for n in self.results if n is not None for s in _storages(n))
+
+    def _inside(self, n: Node) -> bool:
+        """Whether a node's value is known in its checkpointed region alone, all of which is computed again."""
+        storages = _storages(n)
+        return bool(storages) and all(s in self.regions and s not in self.across for s in storages)
+
     def _reads(self) -> list[Node]:
         """The nodes of forward that backward reads."""
         result: dict[Node, None] = {}
@@ -234,6 +261,8 @@ class Joint:
             for s in _storages(m):
                 if any(self.order[w] > self.order[n] for w in self.writers.get(s, ())):
                     return ALWAYS
+        if any(s in self.regions for s in _storages(n)) and not draws(n.target):
+            return 1 if self._inside(n) else ALWAYS
         return _work(n, rate)
 
     def _keep(self, n: Node, results: set[int]) -> int:
@@ -253,7 +282,9 @@ class Joint:
         """The nodes that are saved, and those that are computed again."""
         total = sum(map(_flops, self.nodes))
         return within_budget(
-            total, lambda rate: self._cut(recompute, rate), lambda result: sum(map(_flops, result[1]))
+            total,
+            lambda rate: self._cut(recompute, rate),
+            lambda result: sum(_flops(n) for n in result[1] if not self._inside(n)),
         )
 
     def _cut(self, recompute: bool, rate: int) -> tuple[list[Node], set[Node]]:

@@ -255,7 +255,8 @@ class Capture:
     through, after `ahead` calls.  `lines` has the program's file and line of each call of the recording.
 
     `numbers` are objects among the arguments of the recording's calls, each with the input that it is read from; the last inputs are
-    these.  `looks` are what else the call depends on: values of tensors that it makes itself.
+    these.  `looks` are what else the call depends on: values of tensors that it makes itself.  `again` has, of the recording's calls, those
+    of checkpointed regions, which backward is to make again, each with the number of its region.
     """
 
     result: Any
@@ -271,6 +272,7 @@ class Capture:
     lines: list[tuple[str, int]] = field(default_factory=list)
     numbers: list[tuple[float, int]] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
+    again: dict[int, int] = field(default_factory=dict)
 
     def unless_guessed(self) -> Refusal | None:
         """Why it is not whole where the program's own looks at values are not guessed; checks within this library are."""

@@ -179,9 +179,7 @@ class _Builder:
         """All that lies where a node does, in one dimension of the dtype of `at`."""
         span = 0 if 0 in first.shape else 1 + sum((n - 1) * s for n, s in zip(first.shape, first.stride))
         span -= span % max(1, at.dtype.itemsize // first.dtype.itemsize)
-        flat = self.graph.call_function(
-            REGISTRY["as_strided"].function, (whole, (span,), (1,), first.offset)
-        )
+        flat = self.graph.call_function(REGISTRY["as_strided"].function, (whole, (span,), (1,), first.offset))
         flat.meta["places"] = first._replace(shape=(span,), stride=(1,))
         node = self.graph.call_function(REGISTRY["view"].function, (flat, at.dtype))
         old, new = first.dtype.itemsize, at.dtype.itemsize

@@ -11,7 +11,7 @@ import math
 
 from ..costs import flops_of, within_budget, work
 from ..mincut import ALWAYS, Network
-from ..program import Call, Program, Value
+from ..program import Call, Program, Value, draws
 from ..trace import mapped
 
 # Bytes that wait for backward from which it pays.  Less stays in the caches, and a step would only be slower.
@@ -33,7 +33,11 @@ def rematerialize(program: Program) -> None:
     if sum(map(result.keep, result.waiting())) >= WORTH:
         total = sum(map(_flops, program.calls))
         result.rebuild(
-            within_budget(total, result.cheapest, lambda again: sum(_flops(r.call) for r in again))
+            within_budget(
+                total,
+                result.cheapest,
+                lambda again: sum(_flops(r.call) for r in again if not result.inside(r)),
+            )
         )
 
 
@@ -48,6 +52,16 @@ class _Backward:
         self.kept = {v.root for v in program.results()}
         for call in program.calls[self.end :]:
             self.kept.update(v.root for v in call.values())
+
+        self.across: set[Value] = set()  # memories of a checkpointed region that other calls of forward read
+        for call in program.calls:
+            if not call.backward:
+                region = program.region(call)
+                self.across.update(v.root for v in call.values() if program.region(v.root.call) != region)
+
+    def inside(self, root: Value) -> bool:
+        """Whether a memory is known in its checkpointed region alone, all of which is computed again."""
+        return self.program.region(root.call) is not None and root not in self.across
 
     def waiting(self) -> list[Value]:
         """The memories of forward that backward reads."""
@@ -65,6 +79,8 @@ class _Backward:
             return ALWAYS
         if self.calls and not all(program.is_unwritten(v, call, self.calls[-1]) for v in call.values()):
             return ALWAYS
+        if program.region(call) is not None and not draws(call.operation):
+            return 1 if self.inside(root) else ALWAYS
         elements = max(math.prod(v.shape) for v in (*call.results, *call.values()))
         return work(call.operation, (call.args, call.kwargs), elements, Value, lambda v: v.shape, rate)
 
