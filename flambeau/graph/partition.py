@@ -31,6 +31,7 @@ from ..core.tape import run_backward
 from ..fx import GraphModule, Node
 from ..operations.declare.registry import REGISTRY
 from .costs import flops_of, within_budget, work
+from .drawing import drawn_again, may_draw_again, new_state, state_before
 from .lower import plan
 from .mincut import ALWAYS, Network
 from .options import DEFAULT, Options
@@ -57,8 +58,8 @@ def region_of(
     """What computes `outputs` from tensors like `inputs`, as a tuple: a `Region` where they have gradients, else a `Runner`.
 
     `recording` holds the leaves that made `outputs` (tensors, each once) when they were called, in grad mode, on `inputs` (each
-    memory once), whose histories are still there.  The backward pass is run once, and recorded in `recording` too.  `again` has the calls of
-    checkpointed regions, each with the number of its region.
+    memory once), whose histories are still there.  The backward pass is run once, and recorded in `recording` too.  `again` has the calls
+    of checkpointed regions, each with the number of its region.
 
     A `Refusal` says why no region can be made: Python has a part in the derivative, results overlap, …
     """
@@ -261,8 +262,9 @@ class Joint:
             for s in _storages(m):
                 if any(self.order[w] > self.order[n] for w in self.writers.get(s, ())):
                     return ALWAYS
-        if any(s in self.regions for s in _storages(n)) and not draws(n.target):
-            return 1 if self._inside(n) else ALWAYS
+        if any(s in self.regions for s in _storages(n)):
+            again = self._inside(n) and (not draws(n.target) or _may_draw_again(n))
+            return 1 if again else ALWAYS
         return _work(n, rate)
 
     def _keep(self, n: Node, results: set[int]) -> int:
@@ -320,6 +322,7 @@ class Joint:
         gradients of the inputs that have one), and what is saved.
         """
         nodes, again = self.choose(recompute)
+        self.states = {n: self._state(n) for n in again if draws(n.target)}
         results: dict[Place, int] = {}
         for k, n in enumerate(self.results):
             results.setdefault(n.meta["places"], k)
@@ -336,11 +339,16 @@ class Joint:
             else:
                 saved.append(Saved(EXTRA, len(extras), n))
                 extras.append(n)
+        for n in self.states.values():
+            saved.append(Saved(EXTRA, len(extras), n))
+            extras.append(n)
         forward = Subgraph(self.root)
         for n in self.placeholders[: len(self.inputs)]:
             forward.take(n)
         for n in self.nodes[:-1]:
             if n not in self.behind and n.op != "placeholder":
+                if n in self.states:
+                    forward.take(self.states[n])
                 forward.take(n)
         backward = Subgraph(self.root)
         for n in self.placeholders[len(self.inputs) :]:
@@ -354,6 +362,13 @@ class Joint:
         given = [n for n in self.grads if n is not None]
         self._compute(backward, given, again)
         return forward.finish([*self.results, *extras]), backward.finish(given), saved
+
+    def _state(self, n: Node) -> Node:
+        """What notes where the generator stands before a node draws."""
+        with self.root.graph.inserting_before(n):
+            result = self.root.graph.call_function(state_before, ())
+        result.meta["places"] = new_state()
+        return result
 
     def _compute(self, backward: Subgraph, wanted: Iterable[Node], again: set[Node]) -> None:
         """Let backward have these nodes of forward, in the order in which they were made."""
@@ -371,7 +386,10 @@ class Joint:
             if root is n:
                 if n.op == "call_function" and n not in again:
                     raise RuntimeError(f"partition: {n.name} is neither saved nor computed again")
-                backward.take(n)
+                if n in self.states:
+                    backward.call(n, drawn_again, (self.states[n], n.target, *n.args), n.kwargs)
+                else:
+                    backward.take(n)
                 backward.made[n].meta["again"] = True
             elif root.meta["places"] == n.meta["places"]:
                 backward.made[n] = backward.made[root]
@@ -451,6 +469,12 @@ class Joint:
         return part.finish(
             [next(of) if place(t).storage not in self.lies else self.placeholders[0] for t in self.outputs]
         ), ""
+
+
+def _may_draw_again(n: Node) -> bool:
+    if any(m.op == "get_attr" and "places" not in m.meta for m in n.all_input_nodes):  # a generator
+        return False
+    return may_draw_again(n.target, (p for m in (n, *n.all_input_nodes) for p in _places(m)), ())
 
 
 def _places(n: Node) -> list[Place]:

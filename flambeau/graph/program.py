@@ -197,7 +197,9 @@ class Program:
     def __init__(
         self, graph: GraphModule, backward: int | None = None, again: Mapping[int, int] | None = None
     ) -> None:
-        """`backward`: the number of the recorded call with which a backward pass begins; `again`: which calls are of checkpointed regions."""
+        """`backward`: the number of the recorded call with which a backward pass begins; `again`: calls of checkpointed regions, each with
+        the number of its region.
+        """
         self._regions = again or {}
         self._begins, self._inlines = backward, 0
         self._recorded: int | None = None  # the number of the leaf that is lowered
@@ -393,7 +395,7 @@ class Program:
 def draws(operation: Any) -> bool:
     """Whether a call takes random numbers."""
     entry = getattr(operation, "entry", None)
-    return entry is not None and entry.kind == "random"
+    return entry is not None and entry.kind == "random" or getattr(operation, "_draws", False)
 
 
 def _written(operation: Callable, args: tuple, kwargs: dict[str, Any]) -> frozenset[Value]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from ..costs import flops_of, within_budget, work
+from ..drawing import drawn_again, may_draw_again, new_state, state_before
 from ..mincut import ALWAYS, Network
 from ..program import Call, Program, Value, draws
 from ..trace import mapped
@@ -79,8 +80,10 @@ class _Backward:
             return ALWAYS
         if self.calls and not all(program.is_unwritten(v, call, self.calls[-1]) for v in call.values()):
             return ALWAYS
-        if program.region(call) is not None and not draws(call.operation):
-            return 1 if self.inside(root) else ALWAYS
+        if program.region(call) is not None and self.inside(root):
+            return 1 if not draws(call.operation) or _may_draw_again(call) else ALWAYS
+        if program.region(call) is not None:
+            return ALWAYS
         elements = max(math.prod(v.shape) for v in (*call.results, *call.values()))
         return work(call.operation, (call.args, call.kwargs), elements, Value, lambda v: v.shape, rate)
 
@@ -106,10 +109,20 @@ class _Backward:
         side = network.side("forward", "backward")
         return {root for root in met if (root, "in") not in side}
 
+    def state(self, call: Call) -> Call:
+        """What notes where the generator stands before a call draws."""
+        result = Call(call.number, state_before, (), {})
+        result.recorded = call.recorded
+        result.results = (Value(len(self.program.values), new_state(), result),)
+        self.program.values.extend(result.results)
+        return result
+
     def rebuild(self, again: set[Value]) -> None:
         """Enter the calls of backward's own, each before the first that reads it."""
         made: dict[Value, Value] = {}
         calls: list[Call] = []
+        drawing = {root.call for root in again if root.call is not None and draws(root.call.operation)}
+        states = {call: self.state(call) for call in self.program.calls if call in drawing}
 
         def copied(value: Value) -> Value:
             if value.root not in again:
@@ -128,6 +141,8 @@ class _Backward:
             assert call is not None
             args, kwargs = mapped((call.args, call.kwargs), Value, copied)
             copy = Call(call.number, call.operation, args, kwargs)
+            if call in states:
+                copy.operation, copy.args = drawn_again, (*states[call].results, call.operation, *args)
             copy.recorded, copy.backward, copy.again = call.recorded, True, True
             copy.results = tuple(Value(v.number, v.place, copy) for v in call.results)
             made.update(zip(call.results, copy.results, strict=True))
@@ -139,11 +154,18 @@ class _Backward:
                 arguments = mapped((call.args, call.kwargs), Value, copied)
                 if arguments != (call.args, call.kwargs):
                     call.set_arguments(*arguments)
+            if call in states:
+                calls.append(states[call])
             calls.append(call)
         self.program.calls = calls
         for number, call in enumerate(calls):
             call.number = number
         self.program.order()
+
+
+def _may_draw_again(call: Call) -> bool:
+    places = (v.place for v in (*call.results, *call.values()))
+    return may_draw_again(call.operation, places, (*call.args, *call.kwargs.values()))
 
 
 def _flops(call: Call | None) -> int:
