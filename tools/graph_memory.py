@@ -1,11 +1,12 @@
 """Peak memory of one training step of a transformer: eager, and compiled.
 
-python tools/graph_memory.py [--layers 2 --width 128 --heads 4 --batch 8 --length 64]
+python tools/graph_memory.py [--layers 2 --width 128 --heads 4 --batch 8 --length 64 --dropout 0.0] [--checkpoint]
 
 The first lines are of a whole step with AdamW as one function, the others of forward and backward alone, where the compiled function
 stands on the tape.  Bytes are the allocator's own counters, beside what is held before; then what the plan itself says of them: its peak is
 what is measured and the gradients of the step before, which are let go of before it runs.  `own` are memories that come and go, `given`
-what backward is given and frees.  `bound` is what is alive at the plan's worst step: only computing again takes less.
+what backward is given and frees.  `bound` is what is alive at the plan's worst step: only computing again takes less.  With `--checkpoint`
+each layer is a checkpointed region, eager and compiled, and only the whole step is measured.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from flambeau.graph.runner import Runner
 
 import flambeau
 from flambeau.graph.partition import region_of
+from flambeau.utils.checkpoint import checkpoint
 
 MEBI = 1 << 20
 
@@ -57,6 +59,15 @@ def print_step(net: Any, x: Any, y: Any) -> Runner:
     runner = next(entry.launch for entry in compiled.entries if entry.launch is not None)
     print(f"  {described(runner)}")
     return runner
+
+
+class Checkpointed(flambeau.nn.Sequential):
+    """Layers of which each is a checkpointed region."""
+
+    def forward(self, input: Any) -> Any:
+        for layer in self:
+            input = checkpoint(layer, input, use_reentrant=False)
+        return input
 
 
 def print_region(loss_of: Callable[..., Any], inputs: list[Any], weights: list[Any]) -> None:
@@ -98,18 +109,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, value in [("layers", 2), ("width", 128), ("heads", 4), ("batch", 8), ("length", 64)]:
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--checkpoint", action="store_true")
     given = parser.parse_args()
     flambeau.manual_seed(0)
     net = flambeau.nn.Sequential(
         *[
             flambeau.nn.TransformerEncoderLayer(
-                given.width, given.heads, 4 * given.width, dropout=0.0, batch_first=True, norm_first=True
+                given.width,
+                given.heads,
+                4 * given.width,
+                dropout=given.dropout,
+                batch_first=True,
+                norm_first=True,
             )
             for _ in range(given.layers)
         ]
     )
     x, y = (flambeau.randn(given.batch, given.length, given.width) for _ in range(2))
     weights = list(net.parameters())
+    if given.checkpoint:
+        print_step(Checkpointed(*net), x, y)
+        return
 
     runner = print_step(net, x, y)
     print_region(lambda x, y, *weights: (net(x) - y).square().mean(), [x, y, *weights], weights)
