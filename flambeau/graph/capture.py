@@ -56,6 +56,8 @@ from ..operations.declare.registry import REGISTRY
 from .compiled import Compiled, is_capturing
 from .interpreter import Machine, Policy
 from .interpreter.code import Frame
+from .interpreter.reads import varies
+from .measured import Measured, is_exact
 from .program import draws, written_by
 from .record import Place, Recording, place, stand_in
 from .region import history
@@ -70,10 +72,12 @@ from .sources import (
     Length,
     Look,
     Made,
+    Number,
     NumberLike,
     Refusal,
     Source,
     TensorLike,
+    is_found,
 )
 from .trace import mapped
 
@@ -132,7 +136,8 @@ class _Captures(Policy):
         self.call = function, args, kwargs
         self.inputs: list[tuple[Source, TensorBase]] = []
         self.before: list[tuple[Any, ...]] = []  # of the inputs: what calls must leave as it is
-        self.recording = Recording()
+        self.recording, self.measured = Recording(), Measured()
+        self.recording.measured = self.measured
         self.lines: list[tuple[str, int]] = []
         self.within: set[int] = set()  # calls that this library's functions in Python make
         self.again: dict[int, int] = {}  # those in checkpointed regions, and in which
@@ -225,6 +230,8 @@ class _Captures(Policy):
         for number, (call, line) in enumerate(zip(calls, self.lines)):
             entry = getattr(call.operation, "entry", None)
             name = getattr(call.operation, "__name__", str(call.operation))
+            if number in self.measured.read:
+                continue
             if entry is REGISTRY["item"] and type(call.result) is bool:
                 refusal = Refusal(f"looks at a value of a tensor ({name})", *line)
                 if not self.may_guess(calls, number):
@@ -321,8 +328,12 @@ class _Captures(Policy):
             and not made.requires_grad
             and all(p.dtype.is_floating_point or p.dtype in _WIDE for p in places)
         )
-        if taken:
-            self.numbers.update((self.machine.operand(x), x) for x in numbers)
+        for x in numbers if taken else ():
+            source = self.machine.operand(x)
+            if is_found(source):
+                self.measured.take(x, source)
+            else:
+                self.numbers[source] = x
         return made, taken
 
     def is_made(self, value: Any) -> bool:
@@ -341,7 +352,12 @@ class _Captures(Policy):
     def run(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A native call.  A backward pass reads and writes `grad` of the leaves that it leads to."""
         if function is not backward and function is not run_backward:
-            return function(*args, **kwargs)
+            count, begin = len(self.recording), self.recording.end
+            result = function(*args, **kwargs)
+            one = len(self.recording) == count + 1 and self.machine.reads.active
+            if one and type(result) in (float, int):
+                return self.found(result, self.recording.calls(begin)[0], count)
+            return result
         given = inspect.signature(function).bind(*args, **kwargs)
         given.apply_defaults()
         options, reads = given.arguments, self.machine.reads
@@ -375,6 +391,18 @@ class _Captures(Policy):
             self.freed += nodes
         return result
 
+    def found(self, value: Any, call: Any, number: int) -> Any:
+        """A number that a native call has given, as one that is found in each run where it is what `item` reads of a tensor of the host."""
+        reads = getattr(call.operation, "entry", None) is REGISTRY["item"] and call.result is value
+        if not (reads and len(call.args) == 1 and isinstance(call.args[0], Place) and varies(value)):
+            return value
+        if call.args[0].device is not None or call.args[0].dtype not in _READ:
+            return value
+        return self.machine.reads.number(value, self.measured.found(number, value))
+
+    def is_exact(self, function: Any, args: tuple[float, ...]) -> bool:
+        return is_exact(function, args)
+
     def unseen(self, call: Callable[[], Any]) -> tuple[Any, bool]:
         before = len(self.recording)
         return call(), len(self.recording) == before
@@ -399,6 +427,9 @@ _WIDE = (
     boolean,
     by_name["int64"],
 )  # dtypes that are no narrower than Python's numbers of 64 bits, or any number widens
+_READ = frozenset(
+    by_name[name] for name in "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8".split()
+)
 NATIVE_OBJECTS = (TensorBase, Op, dtype, device, Size)
 HASHED = (Op, type, types.FunctionType, types.BuiltinFunctionType, type(call_module))
 NATIVE = frozenset(
@@ -505,13 +536,15 @@ class _Outputs:
 
     def of(self, value: Any) -> Any:
         number = self.reads.number_source(value)
+        if number is not None and is_found(number):
+            return Number(stand_in(self.captures.measured.place_of(number)))
         if number is not None:
             return number
         if (
             isinstance(value, NATIVE_OBJECTS)
             and not isinstance(value, TensorBase)
             or type(value) is range
-            or self.reads.constant(value)
+            or (self.reads.constant(value) and not self.holds_number(value))
         ):
             return value
         source = self.reads.source(value)
@@ -524,6 +557,12 @@ class _Outputs:
         if id(value) not in self.made:
             self.made[id(value)] = self.build(value)
         return self.made[id(value)]
+
+    def holds_number(self, value: Any) -> bool:
+        """Whether a number that may be another is in a tuple."""
+        return type(value) is tuple and any(
+            self.reads.number_source(x) is not None or self.holds_number(x) for x in value
+        )
 
     def build(self, value: Any) -> Any:
         kind = type(value)

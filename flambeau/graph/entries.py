@@ -15,7 +15,7 @@ from .lower import plan
 from .options import Options
 from .program import Program
 from .record import place
-from .sources import Attribute, Capture, Contents, End, Item, Made, Refusal, Source
+from .sources import Attribute, Capture, Contents, End, Item, Made, Number, Refusal, Source
 from .trace import graph_of
 
 log = logging.getLogger("flambeau.graph")
@@ -135,6 +135,8 @@ class _Result:
             return Build("found", self.guards.slot(x))
         if isinstance(x, TensorBase):
             return self.tensor(x)
+        if isinstance(x, Number):
+            return Build("number", self.tensor(x.tensor).number)
         if not isinstance(x, Made):
             return Build("constant", value=x)
         if id(x) in self.builds:

@@ -21,6 +21,7 @@ cdef class Recording:
     cdef int64_t used, capacity
     cdef list objects
     cdef readonly list inputs
+    cdef public object measured   # numbers that calls read and others take (`graph/measured.py`), None where there are none
     cdef uint64_t number          # tells it from all other recordings
     cdef PyObject** slot          # where this thread says whether it records
     cdef PyObject* outer          # what stood there before, whose calls wait

@@ -126,6 +126,21 @@ class Computed(Source):
         return f"{name}({', '.join(map(repr, self.of or getattr(self.function, 'args', ())))})"
 
 
+@dataclass(frozen=True, repr=False)
+class Found(Source):
+    """A number that a call of the recording reads of a tensor: no guard can ask for it, since it is there within a run alone."""
+
+    call: int
+
+    def __repr__(self) -> str:
+        return f"item {self.call}"
+
+
+def is_found(source: Source) -> bool:
+    """Whether a number is one that is found within a run, or made of such."""
+    return isinstance(source, Found) or (isinstance(source, Computed) and any(map(is_found, source.of)))
+
+
 @dataclass(frozen=True)
 class Guard:
     """What must hold of a source's value."""
@@ -215,6 +230,13 @@ class Refusal:
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.line}: {self.why}" if self.line else self.why
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of Python's that is returned, float or int: what lies in a tensor without dimensions."""
+
+    tensor: TensorBase  # stands for the place; its elements are none
 
 
 @dataclass(frozen=True, eq=False)
