@@ -77,7 +77,7 @@ from .sources import (
     Refusal,
     Source,
     TensorLike,
-    is_found,
+    is_item,
 )
 from .trace import mapped
 
@@ -208,15 +208,15 @@ class _Captures(Policy):
 
     def region(self) -> int | None:
         """The number of the checkpointed region that runs, the outermost; None where none does."""
-        frame, found = self.machine.frame, None
+        frame, outermost = self.machine.frame, None
         while frame is not None:
             if "_computed_again" in vars(frame.function):
-                found = frame
+                outermost = frame
             frame = frame.caller
-        if found is None:
+        if outermost is None:
             return None
-        if not self.regions or self.regions[-1] is not found:
-            self.regions.append(found)
+        if not self.regions or self.regions[-1] is not outermost:
+            self.regions.append(outermost)
         return len(self.regions) - 1
 
     def check(self, state: tuple[Any, ...]) -> Refusal | None:
@@ -330,7 +330,7 @@ class _Captures(Policy):
         )
         for x in numbers if taken else ():
             source = self.machine.operand(x)
-            if is_found(source):
+            if is_item(source):
                 self.measured.take(x, source)
             else:
                 self.numbers[source] = x
@@ -356,7 +356,7 @@ class _Captures(Policy):
             result = function(*args, **kwargs)
             one = len(self.recording) == count + 1 and self.machine.reads.active
             if one and type(result) in (float, int):
-                return self.found(result, self.recording.calls(begin)[0], count)
+                return self.item(result, self.recording.calls(begin)[0], count)
             return result
         given = inspect.signature(function).bind(*args, **kwargs)
         given.apply_defaults()
@@ -391,14 +391,14 @@ class _Captures(Policy):
             self.freed += nodes
         return result
 
-    def found(self, value: Any, call: Any, number: int) -> Any:
+    def item(self, value: Any, call: Any, number: int) -> Any:
         """A number that a native call has given, as one that is found in each run where it is what `item` reads of a tensor of the host."""
         reads = getattr(call.operation, "entry", None) is REGISTRY["item"] and call.result is value
         if not (reads and len(call.args) == 1 and isinstance(call.args[0], Place) and varies(value)):
             return value
         if call.args[0].device is not None or call.args[0].dtype not in _READ:
             return value
-        return self.machine.reads.number(value, self.measured.found(number, value))
+        return self.machine.reads.number(value, self.measured.item(number, value))
 
     def is_exact(self, function: Any, args: tuple[float, ...]) -> bool:
         return is_exact(function, args)
@@ -536,7 +536,7 @@ class _Outputs:
 
     def of(self, value: Any) -> Any:
         number = self.reads.number_source(value)
-        if number is not None and is_found(number):
+        if number is not None and is_item(number):
             return Number(stand_in(self.captures.measured.place_of(number)))
         if number is not None:
             return number

@@ -16,7 +16,7 @@ from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..core.make.create import scalar_tensor
 from .record import Place, place
-from .sources import Computed, Found, Object, Source
+from .sources import Computed, ItemOf, Object, Source
 
 # Functions of numbers that give a float, and whose class does not depend on the numbers, where one is a float.
 EXACT = frozenset(
@@ -79,9 +79,9 @@ class Measured:
         self.objects: dict[int, tuple[float, Place]] = {}  # by identity
         self._places: dict[Source, Place] = {}
 
-    def found(self, call: int, value: float) -> Found:
+    def item(self, call: int, value: float) -> ItemOf:
         """The source of a number that a call has read."""
-        source = Found(call)
+        source = ItemOf(call)
         self.read[call] = self._places[source] = place(number_tensor(value))
         return source
 

@@ -127,7 +127,7 @@ class Computed(Source):
 
 
 @dataclass(frozen=True, repr=False)
-class Found(Source):
+class ItemOf(Source):
     """A number that a call of the recording reads of a tensor: no guard can ask for it, since it is there within a run alone."""
 
     call: int
@@ -136,9 +136,9 @@ class Found(Source):
         return f"item {self.call}"
 
 
-def is_found(source: Source) -> bool:
+def is_item(source: Source) -> bool:
     """Whether a number is one that is found within a run, or made of such."""
-    return isinstance(source, Found) or (isinstance(source, Computed) and any(map(is_found, source.of)))
+    return isinstance(source, ItemOf) or (isinstance(source, Computed) and any(map(is_item, source.of)))
 
 
 @dataclass(frozen=True)

@@ -168,9 +168,9 @@ cdef int reconnect(Node node, dict done) except -1:
     cdef TensorBase t
     for k in range(node.edges):
         if node.targets[k] != NULL:
-            found = done.get((<size_t>node.targets[k], node.numbers[k]))
-            if found is not None:
-                t = <TensorBase>found
+            other = done.get((<size_t>node.targets[k], node.numbers[k]))
+            if other is not None:
+                t = <TensorBase>other
                 Py_DECREF(<object>node.targets[k])
                 node.targets[k] = NULL
                 node.connect(k, t)

@@ -28,7 +28,7 @@ from ..sources import (
     Object,
     Same,
     Source,
-    is_found,
+    is_item,
 )
 from .arrays import guarded, is_array
 from .policy import ITERATORS, VALUES, Policy
@@ -200,7 +200,7 @@ class Reads:
 
     def look(self, source: Source, number: float) -> None:
         """The program looks at a number that may be another."""
-        if is_found(source):
+        if is_item(source):
             self.refuse("looks at a value of a tensor (item)")
         else:
             self.guard(Equals(source, number))

@@ -45,7 +45,7 @@ def in_a_loop(x):
     return x
 
 
-FOUND = {
+CAPTURED = {
     "factor": lambda x: x.sum().item() * x,
     "result": lambda x: x.sum().item(),
     "integer": lambda x: (x > 2).sum().item() * x,
@@ -112,11 +112,11 @@ def same(found, plain):
         assert found == pytest.approx(plain, rel=1e-5) if isinstance(plain, float) else found == plain
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("name", CAPTURED)
 @pytest.mark.parametrize("eager_numerics", [False, True])
 def test_is_captured_whole(name, eager_numerics):
-    compiled = torch.compile(FOUND[name], fullgraph=True, options={"eager_numerics": eager_numerics})
-    same(calls(compiled, range(4)), calls(FOUND[name], range(4)))
+    compiled = torch.compile(CAPTURED[name], fullgraph=True, options={"eager_numerics": eager_numerics})
+    same(calls(compiled, range(4)), calls(CAPTURED[name], range(4)))
     assert compiled.captures == 1 and compiled.entries[0].hits == 3
 
 
