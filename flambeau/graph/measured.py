@@ -61,11 +61,10 @@ def read_number(t: TensorBase) -> TensorBase:
 def compute_number(function: Callable[..., float], *numbers: float) -> TensorBase:
     """What Python computes of numbers.
 
-        >>> import math
-    import operator
-        >>> from flambeau.graph.measured import compute_number
-        >>> compute_number(operator.add, 1.0, 2)
-        tensor(3., dtype=flambeau.float64)
+    >>> import operator
+    >>> from flambeau.graph.measured import compute_number
+    >>> compute_number(operator.add, 1.0, 2)
+    tensor(3., dtype=flambeau.float64)
     """
     return number_tensor(function(*numbers))
 
