@@ -64,6 +64,7 @@ FORWARD = {
     "columns of two": lambda x: jacfwd(lambda a, b: a * b.sum(), argnums=(0, 1))(x, x + 1),
     "columns and more": jacfwd(lambda a: (a.exp(), a.sin()), has_aux=True),
     "second derivatives": hessian(lambda x: (x**3).sum()),
+    "few second derivatives": lambda x: hessian(lambda t: (t**3).sum())(x[0, :2]),
     "of a network": hessian(lambda x: NET(x).square().sum()),
     "columns of columns": jacfwd(jacfwd(lambda x: (x**3).sum())),
     "rows of columns": jacrev(jacfwd(lambda x: (x**3).sum())),

@@ -301,3 +301,22 @@ def test_what_a_chain_of_functions_begins_with_is_a_result_too(end, dtype, dim):
         x = numbers(*shape, dtype=dtype, seed=1)
         for a, b in zip(runner(x), function(x), strict=True):
             flambeau.testing.assert_close(a, b)
+
+
+ONLY_SHAPES = {
+    "of a sum": lambda x: x.pow(3).sum().new_ones(1).cumsum(0),
+    "beside elements": lambda x: (x.pow(3).sum().new_ones(1) * 2, x.exp()),
+    "of rows": lambda x: (x.outer(x).sum(-1).new_full((len(x),), 3.0).cumsum(0), x * 2),
+    "of columns": lambda x: x.outer(x).sum(-1, keepdim=True).new_full((len(x), 1), 3.0).cumsum(0),
+    "of rows beside elements": lambda x: (
+        (m := x.outer(x) + 1).exp(),
+        m.sum(-1, keepdim=True).new_full((len(x), 1), 3.0).cumsum(0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONLY_SHAPES)
+def test_a_fold_of_which_only_the_shape_is_read(name):
+    for n in (2, 5, 300):
+        runner, x = planned(ONLY_SHAPES[name], numbers(n)), numbers(n, seed=1)
+        flambeau.testing.assert_close(runner(x), ONLY_SHAPES[name](x))
