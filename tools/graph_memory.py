@@ -1,11 +1,12 @@
 """Peak memory of one training step of a transformer: eager, and compiled.
 
-python tools/graph_memory.py [--layers 2 --width 128 --heads 4 --batch 8 --length 64]
+python tools/graph_memory.py [--layers 2 --width 128 --heads 4 --batch 8 --length 64 --dropout 0.0] [--checkpoint]
 
 The first lines are of a whole step with AdamW as one function, the others of forward and backward alone, where the compiled function
 stands on the tape.  Bytes are the allocator's own counters, beside what is held before; then what the plan itself says of them: its peak is
-what is measured and the gradients of the step before, which are let go of before it runs.  `own` are memories that come and go, `given`
-what backward is given and frees.  `bound` is what is alive at the plan's worst step: only computing again takes less.
+what is measured and the gradients of the step before, which are let go of before it runs.  `own` are memories that come and go, `args`
+what backward is args and frees.  `bound` is what is alive at the plan's worst step: only computing again takes less.  With `--checkpoint`
+each layer is a checkpointed region, eager and compiled, and only the whole step is measured.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from flambeau.graph.runner import Runner
 
 import flambeau
 from flambeau.graph.partition import region_of
+from flambeau.utils.checkpoint import checkpoint
 
 MEBI = 1 << 20
 
@@ -59,6 +61,15 @@ def print_step(net: Any, x: Any, y: Any) -> Runner:
     return runner
 
 
+class Checkpointed(flambeau.nn.Sequential):
+    """Layers of which each is a checkpointed region."""
+
+    def forward(self, input: Any) -> Any:
+        for layer in self:
+            input = checkpoint(layer, input, use_reentrant=False)
+        return input
+
+
 def print_region(loss_of: Callable[..., Any], inputs: list[Any], weights: list[Any]) -> None:
     """Forward and backward alone."""
     with Recording() as recording:
@@ -89,7 +100,7 @@ def described(runner: Runner) -> str:
     use = runner.memory
     return (
         f"{runner!r}: arena {use.arena / MEBI:.2f}, own {use.own / MEBI:.2f}, results {use.results / MEBI:.2f}, of calls "
-        f"{use.calls / MEBI:.2f}, given {use.given / MEBI:.2f}; peak {use.peak / MEBI:.2f}, bound {use.bound / MEBI:.2f} MiB"
+        f"{use.calls / MEBI:.2f}, args {use.args / MEBI:.2f}; peak {use.peak / MEBI:.2f}, bound {use.bound / MEBI:.2f} MiB"
     )
 
 
@@ -98,18 +109,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, value in [("layers", 2), ("width", 128), ("heads", 4), ("batch", 8), ("length", 64)]:
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--checkpoint", action="store_true")
     args = parser.parse_args()
     flambeau.manual_seed(0)
     net = flambeau.nn.Sequential(
         *[
             flambeau.nn.TransformerEncoderLayer(
-                args.width, args.heads, 4 * args.width, dropout=0.0, batch_first=True, norm_first=True
+                args.width,
+                args.heads,
+                4 * args.width,
+                dropout=args.dropout,
+                batch_first=True,
+                norm_first=True,
             )
             for _ in range(args.layers)
         ]
     )
     x, y = (flambeau.randn(args.batch, args.length, args.width) for _ in range(2))
     weights = list(net.parameters())
+    if args.checkpoint:
+        print_step(Checkpointed(*net), x, y)
+        return
 
     runner = print_step(net, x, y)
     print_region(lambda x, y, *weights: (net(x) - y).square().mean(), [x, y, *weights], weights)

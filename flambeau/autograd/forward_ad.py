@@ -205,3 +205,7 @@ def renewed(
 def leaf_under(x: TensorBase) -> TensorBase:
     """A leaf with x's elements that requires grad, with x's tangents."""
     return renewed(x, lambda primal: primal.detach().requires_grad_())
+
+
+for _function in (dual, parts):
+    vars(_function)["_captured_as_it_is"] = True

@@ -231,9 +231,9 @@ class RowSchedule:
         busy = sum(3 if op in ("max", "min") else 1 for op in work)  # those also compare with NaN
         ahead = self.along and busy <= SHORT_BODY
         cascade = partial(together.combined, low) if any(map(rounds, together.rules)) else None
-        states = self.each(
-            scalar, together.start(low), turn, together.elements, known, back, ahead=ahead, joined=cascade
-        )
+        # what is left for later is read in the last stage, whatever that computes itself
+        roots = [*together.elements, stashed[2]] if stashed else together.elements
+        states = self.each(scalar, together.start(low), turn, roots, known, back, ahead=ahead, joined=cascade)
         if self.along:
             states = [v for rule, own in together.parts(states) for v in self.across_lanes(rule, own)]
         known.update(together.values(states))

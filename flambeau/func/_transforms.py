@@ -496,21 +496,27 @@ class _Untouched:
 
     def __init__(self, given: Any) -> None:
         self.given = given
-        self.tensors = {id(x): x for x in _leaves(given) if isinstance(x, TensorBase)}
-        self.copies = {key: x.clone() for key, x in self.tensors.items()}
-        self.versions = self._versions()
-
-    def _versions(self) -> list[int]:
-        return [-1 if x.is_inference() else x._version for x in self.tensors.values()]
+        self.tensors = [x for x in _leaves(given) if isinstance(x, TensorBase)]
+        self.copies = [x.clone() for x in self.tensors]
+        self.versions = _versions(self.tensors)
 
     def arguments(self) -> Any:
         """The arguments themselves while nobody has written to them, else copies."""
-        if self._versions() == self.versions:
+        if _versions(self.tensors) == self.versions:
             return self.given
+        copies = iter(self.copies)
         return _like(
             self.given,
-            [self.copies[id(x)].clone() if id(x) in self.copies else x for x in _leaves(self.given)],
+            [next(copies).clone() if isinstance(x, TensorBase) else x for x in _leaves(self.given)],
         )
+
+
+def _versions(tensors: list[TensorBase]) -> list[int]:
+    """How often each has been written to; what a call is captured of compares two such lists, and no more."""
+    return [-1 if x.is_inference() else x._version for x in tensors]
+
+
+vars(_versions)["_captured_as_it_is"] = True
 
 
 def _aux_of(along: Callable, xs: list, seen: list) -> Any:

@@ -188,7 +188,7 @@ class Backend:
                 )
         if self.own.cudagraphs:
             log.info("not replayed as a graph of the device: forward and backward are two plans")
-        result = region_of(capture.recording, inputs, made, capture.numbers, self.own)
+        result = region_of(capture.recording, inputs, made, capture.numbers, self.own, capture.again)
         if isinstance(result, Refusal):
             raise Unplanned(str(result), result.derivative)
         return result

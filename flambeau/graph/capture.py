@@ -36,7 +36,17 @@ from ..core.call.operation import Op
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.make import mt19937
 from ..core.make.create import ones_like, scalar_tensor
-from ..core.tape import _set_grad_enabled, _set_tracking, is_grad_enabled, record_function
+from ..core.tape import (
+    _set_grad_enabled,
+    _set_tracking,
+    close_forward_level,
+    is_grad_enabled,
+    make_dual,
+    open_forward_level,
+    open_levels,
+    record_function,
+    unpack_dual,
+)
 from ..core.tape.engine import run_backward
 from ..core.tape.modes import is_forward_open, tracked
 from ..fx._lazy_graph_module import _Unwritten
@@ -45,6 +55,9 @@ from ..nn.parameter import Buffer, Parameter
 from ..operations.declare.registry import REGISTRY
 from .compiled import Compiled, is_capturing
 from .interpreter import Machine, Policy
+from .interpreter.code import Frame
+from .interpreter.reads import varies
+from .measured import Measured, is_exact
 from .program import draws, written_by
 from .record import Place, Recording, place, stand_in
 from .region import history
@@ -59,10 +72,12 @@ from .sources import (
     Length,
     Look,
     Made,
+    Number,
     NumberLike,
     Refusal,
     Source,
     TensorLike,
+    is_item,
 )
 from .trace import mapped
 
@@ -121,9 +136,12 @@ class _Captures(Policy):
         self.call = function, args, kwargs
         self.inputs: list[tuple[Source, TensorBase]] = []
         self.before: list[tuple[Any, ...]] = []  # of the inputs: what calls must leave as it is
-        self.recording = Recording()
+        self.recording, self.measured = Recording(), Measured()
+        self.recording.measured = self.measured
         self.lines: list[tuple[str, int]] = []
         self.within: set[int] = set()  # calls that this library's functions in Python make
+        self.again: dict[int, int] = {}  # those in checkpointed regions, and in which
+        self.regions: list[Frame] = []
         self.looks: list[Look] = []
         self.ahead: int | None = None  # calls before the first backward pass
         self.freed: list[Any] = []  # nodes of the tape that backward passes of the call have run through
@@ -149,7 +167,7 @@ class _Captures(Policy):
         made = Capture(result, self.recording, m.reads.guards, self.inputs, m.refusal)
         if m.refusal is None:
             made.refusal = self.check(state) or None
-            made.lines, made.looks = self.lines, self.looks
+            made.lines, made.looks, made.again = self.lines, self.looks, self.again
             if made.refusal is None:
                 outputs = _Outputs(self)
                 made.output = outputs.of(result)
@@ -166,7 +184,7 @@ class _Captures(Policy):
         self.machine.reads.close()
         self.machine.observe = None
         self.call = type(self), (), {}
-        self.inputs, self.before, self.freed = [], [], []
+        self.inputs, self.before, self.freed, self.regions = [], [], [], []
         self.recording = Recording()
 
     def enter_numbers(self, made: Capture) -> None:
@@ -183,7 +201,23 @@ class _Captures(Policy):
             frame = self.machine.frame
             if frame is not None and frame.code.co_filename.startswith(LIBRARY):
                 self.within.update(range(len(self.lines), len(self.recording)))
+            region = self.region()
+            if region is not None:
+                self.again.update(dict.fromkeys(range(len(self.lines), len(self.recording)), region))
             self.lines.extend([self.machine.where()] * (len(self.recording) - len(self.lines)))
+
+    def region(self) -> int | None:
+        """The number of the checkpointed region that runs, the outermost; None where none does."""
+        frame, outermost = self.machine.frame, None
+        while frame is not None:
+            if "_computed_again" in vars(frame.function):
+                outermost = frame
+            frame = frame.caller
+        if outermost is None:
+            return None
+        if not self.regions or self.regions[-1] is not outermost:
+            self.regions.append(outermost)
+        return len(self.regions) - 1
 
     def check(self, state: tuple[Any, ...]) -> Refusal | None:
         """What refuses a call as a whole."""
@@ -196,6 +230,8 @@ class _Captures(Policy):
         for number, (call, line) in enumerate(zip(calls, self.lines)):
             entry = getattr(call.operation, "entry", None)
             name = getattr(call.operation, "__name__", str(call.operation))
+            if number in self.measured.read:
+                continue
             if entry is REGISTRY["item"] and type(call.result) is bool:
                 refusal = Refusal(f"looks at a value of a tensor ({name})", *line)
                 if not self.may_guess(calls, number):
@@ -292,8 +328,12 @@ class _Captures(Policy):
             and not made.requires_grad
             and all(p.dtype.is_floating_point or p.dtype in _WIDE for p in places)
         )
-        if taken:
-            self.numbers.update((self.machine.operand(x), x) for x in numbers)
+        for x in numbers if taken else ():
+            source = self.machine.operand(x)
+            if is_item(source):
+                self.measured.take(x, source)
+            else:
+                self.numbers[source] = x
         return made, taken
 
     def is_made(self, value: Any) -> bool:
@@ -305,12 +345,19 @@ class _Captures(Policy):
     def replaced(self, function: Any) -> Any:
         if type(function) is Compiled:
             return function.function
+        if type(function) is types.FunctionType:
+            return vars(function).get("_captured_as")
         return _call_module if function is call_module else None
 
     def run(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A native call.  A backward pass reads and writes `grad` of the leaves that it leads to."""
         if function is not backward and function is not run_backward:
-            return function(*args, **kwargs)
+            count, begin = len(self.recording), self.recording.end
+            result = function(*args, **kwargs)
+            one = len(self.recording) == count + 1 and self.machine.reads.active
+            if one and type(result) in (float, int):
+                return self.item(result, self.recording.calls(begin)[0], count)
+            return result
         given = inspect.signature(function).bind(*args, **kwargs)
         given.apply_defaults()
         options, reads = given.arguments, self.machine.reads
@@ -344,6 +391,18 @@ class _Captures(Policy):
             self.freed += nodes
         return result
 
+    def item(self, value: Any, call: Any, number: int) -> Any:
+        """A number that a native call has given, as one that is found in each run where it is what `item` reads of a tensor of the host."""
+        reads = getattr(call.operation, "entry", None) is REGISTRY["item"] and call.result is value
+        if not (reads and len(call.args) == 1 and isinstance(call.args[0], Place) and varies(value)):
+            return value
+        if call.args[0].device is not None or call.args[0].dtype not in _READ:
+            return value
+        return self.machine.reads.number(value, self.measured.item(number, value))
+
+    def is_exact(self, function: Any, args: tuple[float, ...]) -> bool:
+        return is_exact(function, args)
+
     def unseen(self, call: Callable[[], Any]) -> tuple[Any, bool]:
         before = len(self.recording)
         return call(), len(self.recording) == before
@@ -368,6 +427,9 @@ _WIDE = (
     boolean,
     by_name["int64"],
 )  # dtypes that are no narrower than Python's numbers of 64 bits, or any number widens
+_READ = frozenset(
+    by_name[name] for name in "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8".split()
+)
 NATIVE_OBJECTS = (TensorBase, Op, dtype, device, Size)
 HASHED = (Op, type, types.FunctionType, types.BuiltinFunctionType, type(call_module))
 NATIVE = frozenset(
@@ -388,6 +450,11 @@ NATIVE = frozenset(
         get_default_device,
         is_grad_enabled,
         is_forward_open,
+        open_levels,
+        open_forward_level,
+        close_forward_level,
+        make_dual,
+        unpack_dual,
         tracked,
         get_default_dtype,
         _set_grad_enabled,
@@ -421,6 +488,7 @@ def _state() -> tuple[Any, ...]:
     return (
         is_grad_enabled(),
         is_inference_mode_enabled(),
+        is_forward_open(),
         thread_state(),
         get_default_dtype(),
         get_default_device(),
@@ -468,13 +536,15 @@ class _Outputs:
 
     def of(self, value: Any) -> Any:
         number = self.reads.number_source(value)
+        if number is not None and is_item(number):
+            return Number(stand_in(self.captures.measured.place_of(number)))
         if number is not None:
             return number
         if (
             isinstance(value, NATIVE_OBJECTS)
             and not isinstance(value, TensorBase)
             or type(value) is range
-            or self.reads.constant(value)
+            or (self.reads.constant(value) and not self.holds_number(value))
         ):
             return value
         source = self.reads.source(value)
@@ -487,6 +557,12 @@ class _Outputs:
         if id(value) not in self.made:
             self.made[id(value)] = self.build(value)
         return self.made[id(value)]
+
+    def holds_number(self, value: Any) -> bool:
+        """Whether a number that may be another is in a tuple."""
+        return type(value) is tuple and any(
+            self.reads.number_source(x) is not None or self.holds_number(x) for x in value
+        )
 
     def build(self, value: Any) -> Any:
         kind = type(value)

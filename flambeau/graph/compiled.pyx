@@ -74,8 +74,9 @@ cdef enum:                    # how a result is built
     DICT                      # items are keys and values in turn
     SET
     INSTANCE
+    NUMBER                    # what the launch's tensor `number` holds, as a number of Python's
 
-cdef tuple KINDS = ("output", "found", "view", "constant", "tuple", "list", "dict", "set", "instance")
+cdef tuple KINDS = ("output", "found", "view", "constant", "tuple", "list", "dict", "set", "instance", "number")
 
 
 @cython.final
@@ -101,6 +102,8 @@ cdef class Build:
             return <object>values[self.number]
         if self.kind == CONSTANT:
             return self.value
+        if self.kind == NUMBER:
+            return made[self.number].item()
         if self.kind == VIEW:
             t = <TensorBase>inputs[self.number]
             shape, strides, offset = self.value

@@ -15,7 +15,7 @@ from .lower import plan
 from .options import Options
 from .program import Program
 from .record import place
-from .sources import Attribute, Capture, Contents, End, Item, Made, Refusal, Source
+from .sources import Attribute, Capture, Contents, End, Item, Made, Number, Refusal, Source
 from .trace import graph_of
 
 log = logging.getLogger("flambeau.graph")
@@ -73,7 +73,7 @@ def refuse_blank(capture: Capture) -> None:
 def planned(capture: Capture, made: list[TensorBase], options: Options) -> Launch:
     """The launch of a capture whose results need no gradients."""
     refuse_blank(capture)
-    program = Program(graph_of_capture(capture, made), capture.ahead)
+    program = Program(graph_of_capture(capture, made), capture.ahead, capture.again)
     constants = {v.root for v in program.constants()}
     for call in program.calls:
         if any(v.root in constants for v in call.written):
@@ -135,6 +135,8 @@ class _Result:
             return Build("found", self.guards.slot(x))
         if isinstance(x, TensorBase):
             return self.tensor(x)
+        if isinstance(x, Number):
+            return Build("number", self.tensor(x.tensor).number)
         if not isinstance(x, Made):
             return Build("constant", value=x)
         if id(x) in self.builds:

@@ -12,7 +12,7 @@ from ..core.loops.plans import Geometry, LoopPlan
 from .assemble import assemble
 from .convolutions import convolution_of
 from .epilogues import ProductGroup, product_with, with_epilogues
-from .expressions import Leaves, Reader, Unfused, by_value, expressions, loop_of
+from .expressions import Leaves, Reader, Unfused, broadcast, by_value, expressions, loop_of
 from .groups import Group, groups_of
 from .logs import log
 from .options import DEFAULT, Options
@@ -192,7 +192,13 @@ class _Plan:
             made = row_plan(fused.kernel, loop.shape, along, geometry, scalars, settle, device)
             self.kernels[made] = tuple(kernels)
         else:
-            made = loop_plan(fused.kernel, loop.shape, geometry, scalars, device)
+            shape = loop.shape
+            if dims:  # nothing is folded, as nobody reads that: what has one value a row is written once
+                sizes = [_along(v, shape, dims)[0] for v in outputs]
+                shape = broadcast([*sizes, *(_sized(strides, shape)[0] for _, strides in inputs)])
+                if any(own != shape for own in sizes):
+                    raise Unfused(f"{group.name}: results of several shapes, and no fold")
+            made = loop_plan(fused.kernel, shape, geometry, scalars, device)
             self.kernels[made] = (fused.kernel.walking(made.accesses()),)
         self.steps.append((made, touched))
 

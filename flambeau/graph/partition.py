@@ -21,7 +21,7 @@ tensor(3., grad_fn=<CompiledFunctionBackward>)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ from ..core.tape import run_backward
 from ..fx import GraphModule, Node
 from ..operations.declare.registry import REGISTRY
 from .costs import flops_of, within_budget, work
+from .drawing import drawn_again, may_draw_again, new_state, state_before
 from .lower import plan
 from .mincut import ALWAYS, Network
 from .options import DEFAULT, Options
@@ -52,16 +53,20 @@ def region_of(
     outputs: Sequence[TensorBase],
     numbers: Sequence[tuple[float, int]] = (),
     options: Options = DEFAULT,
+    again: Mapping[int, int] | None = None,
 ) -> Region | Runner | Refusal:
     """What computes `outputs` from tensors like `inputs`, as a tuple: a `Region` where they have gradients, else a `Runner`.
 
     `recording` holds the leaves that made `outputs` (tensors, each once) when they were called, in grad mode, on `inputs` (each
-    memory once), whose histories are still there.  The backward pass is run once, and recorded in `recording` too.
+    memory once), whose histories are still there.  The backward pass is run once, and recorded in `recording` too.  `again` has the calls
+    of checkpointed regions, each with the number of its region.
 
     A `Refusal` says why no region can be made: Python has a part in the derivative, results overlap, …
     """
     wanted = [k for k, t in enumerate(inputs) if t.requires_grad]
-    why = obstacle(outputs, inputs)
+    why = obstacle(outputs, inputs, recording.inputs)
+    if why is None and not wanted and any(t.requires_grad for t in outputs):
+        why = "gradients go to tensors alone that it makes itself"
     if why is not None:
         return Refusal(why, derivative=True)
     why = _unlike_eager(recording, inputs, outputs)
@@ -70,7 +75,7 @@ def region_of(
     differentiable = [k for k, t in enumerate(outputs) if t.requires_grad and not _is_among(t, inputs)]
     if not differentiable and not any(t.requires_grad for t in outputs):
         return plan(Program(graph_of(recording, inputs, tuple(outputs), numbers)), options=options)
-    joint = Joint(recording, inputs, outputs, wanted, differentiable, numbers)
+    joint = Joint(recording, inputs, outputs, wanted, differentiable, numbers, again)
     if joint.why is not None:
         return Refusal(joint.why)
     return joint.region(options=options)
@@ -147,6 +152,7 @@ class Joint:
         wanted: list[int],
         differentiable: list[int],
         numbers: Sequence[tuple[float, int]] = (),
+        again: Mapping[int, int] | None = None,
     ) -> None:
         self.inputs, self.outputs, self.wanted, self.differentiable = inputs, outputs, wanted, differentiable
         self.why: str | None = None
@@ -175,6 +181,7 @@ class Joint:
         self.nodes = list(graph.graph.nodes)
         self.order = {n: k for k, n in enumerate(self.nodes)}
         self._divide(ahead)
+        self._enter_regions(again or {})
 
     # --- what belongs to which half ---
     def _divide(self, ahead: int) -> None:
@@ -205,6 +212,29 @@ class Joint:
         if len(types) > len({storage for storage, _ in types}):
             self.why = "memory that it writes to is read in two dtypes"
 
+    def _enter_regions(self, again: Mapping[int, int]) -> None:
+        """Which nodes of forward are of checkpointed regions, and whose values are read beyond them."""
+        self.regions: dict[int, int] = {}  # by what lies in a memory
+        self.across: set[int] = set()
+        if not again:
+            return
+        for n in self.nodes[:-1]:
+            number = again.get(n.meta.get("call", -1))
+            made = _storages(n) - {s for m in n.all_input_nodes for s in _storages(m)}
+            if n not in self.behind and n.op == "call_function":
+                if number is not None:
+                    self.regions.update(dict.fromkeys(made, number))
+                elif not made:  # a view or a part of a result, which is read where its readers are
+                    continue
+                read = {s for m in n.all_input_nodes for s in _storages(m)}
+                self.across.update(s for s in read if self.regions.get(s) not in (None, number))
+        self.across.update(s for n in self.results if n is not None for s in _storages(n))
+
+    def _inside(self, n: Node) -> bool:
+        """Whether a node's value is known in its checkpointed region alone, all of which is computed again."""
+        storages = _storages(n)
+        return bool(storages) and all(s in self.regions and s not in self.across for s in storages)
+
     def _reads(self) -> list[Node]:
         """The nodes of forward that backward reads."""
         result: dict[Node, None] = {}
@@ -232,6 +262,9 @@ class Joint:
             for s in _storages(m):
                 if any(self.order[w] > self.order[n] for w in self.writers.get(s, ())):
                     return ALWAYS
+        if any(s in self.regions for s in _storages(n)):
+            again = self._inside(n) and (not draws(n.target) or _may_draw_again(n))
+            return 1 if again else ALWAYS
         return _work(n, rate)
 
     def _keep(self, n: Node, results: set[int]) -> int:
@@ -251,7 +284,9 @@ class Joint:
         """The nodes that are saved, and those that are computed again."""
         total = sum(map(_flops, self.nodes))
         return within_budget(
-            total, lambda rate: self._cut(recompute, rate), lambda result: sum(map(_flops, result[1]))
+            total,
+            lambda rate: self._cut(recompute, rate),
+            lambda result: sum(_flops(n) for n in result[1] if not self._inside(n)),
         )
 
     def _cut(self, recompute: bool, rate: int) -> tuple[list[Node], set[Node]]:
@@ -287,6 +322,7 @@ class Joint:
         gradients of the inputs that have one), and what is saved.
         """
         nodes, again = self.choose(recompute)
+        self.states = {n: self._state(n) for n in again if draws(n.target)}
         results: dict[Place, int] = {}
         for k, n in enumerate(self.results):
             results.setdefault(n.meta["places"], k)
@@ -303,11 +339,16 @@ class Joint:
             else:
                 saved.append(Saved(EXTRA, len(extras), n))
                 extras.append(n)
+        for n in self.states.values():
+            saved.append(Saved(EXTRA, len(extras), n))
+            extras.append(n)
         forward = Subgraph(self.root)
         for n in self.placeholders[: len(self.inputs)]:
             forward.take(n)
         for n in self.nodes[:-1]:
             if n not in self.behind and n.op != "placeholder":
+                if n in self.states:
+                    forward.take(self.states[n])
                 forward.take(n)
         backward = Subgraph(self.root)
         for n in self.placeholders[len(self.inputs) :]:
@@ -321,6 +362,13 @@ class Joint:
         given = [n for n in self.grads if n is not None]
         self._compute(backward, given, again)
         return forward.finish([*self.results, *extras]), backward.finish(given), saved
+
+    def _state(self, n: Node) -> Node:
+        """What notes where the generator stands before a node draws."""
+        with self.root.graph.inserting_before(n):
+            result = self.root.graph.call_function(state_before, ())
+        result.meta["places"] = new_state()
+        return result
 
     def _compute(self, backward: Subgraph, wanted: Iterable[Node], again: set[Node]) -> None:
         """Let backward have these nodes of forward, in the order in which they were made."""
@@ -338,7 +386,10 @@ class Joint:
             if root is n:
                 if n.op == "call_function" and n not in again:
                     raise RuntimeError(f"partition: {n.name} is neither saved nor computed again")
-                backward.take(n)
+                if n in self.states:
+                    backward.call(n, drawn_again, (self.states[n], n.target, *n.args), n.kwargs)
+                else:
+                    backward.take(n)
                 backward.made[n].meta["again"] = True
             elif root.meta["places"] == n.meta["places"]:
                 backward.made[n] = backward.made[root]
@@ -418,6 +469,12 @@ class Joint:
         return part.finish(
             [next(of) if place(t).storage not in self.lies else self.placeholders[0] for t in self.outputs]
         ), ""
+
+
+def _may_draw_again(n: Node) -> bool:
+    if any(m.op == "get_attr" and "places" not in m.meta for m in n.all_input_nodes):  # a generator
+        return False
+    return may_draw_again(n.target, (p for m in (n, *n.all_input_nodes) for p in _places(m)), ())
 
 
 def _places(n: Node) -> list[Place]:

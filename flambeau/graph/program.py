@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core.base.tensor import TensorBase
@@ -194,8 +194,13 @@ class Program:
     return %3
     """
 
-    def __init__(self, graph: GraphModule, backward: int | None = None) -> None:
-        """`backward`: the number of the recorded call with which a backward pass begins."""
+    def __init__(
+        self, graph: GraphModule, backward: int | None = None, again: Mapping[int, int] | None = None
+    ) -> None:
+        """`backward`: the number of the recorded call with which a backward pass begins; `again`: calls of checkpointed regions, each with
+        the number of its region.
+        """
+        self._regions = again or {}
         self._begins, self._inlines = backward, 0
         self._recorded: int | None = None  # the number of the leaf that is lowered
         self._again = False  # whether it is computed again
@@ -211,6 +216,12 @@ class Program:
         for node in graph.graph.nodes:
             self._lower(graph, node)
         del self._made, self._storages
+
+    def region(self, call: Call | None) -> int | None:
+        """The checkpointed region that a call of forward is in; None for none."""
+        if call is None or call.recorded is None or call.backward:
+            return None
+        return self._regions.get(call.recorded)
 
     def constants(self) -> Iterator[Value]:
         """Tensors that the program had before."""
@@ -384,7 +395,7 @@ class Program:
 def draws(operation: Any) -> bool:
     """Whether a call takes random numbers."""
     entry = getattr(operation, "entry", None)
-    return entry is not None and entry.kind == "random"
+    return entry is not None and entry.kind == "random" or getattr(operation, "_draws", False)
 
 
 def _written(operation: Callable, args: tuple, kwargs: dict[str, Any]) -> frozenset[Value]:

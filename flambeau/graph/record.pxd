@@ -21,6 +21,7 @@ cdef class Recording:
     cdef int64_t used, capacity
     cdef list objects
     cdef readonly list inputs
+    cdef public object measured   # numbers that calls read and others take (`graph/measured.py`), None where there are none
     cdef uint64_t number          # tells it from all other recordings
     cdef PyObject** slot          # where this thread says whether it records
     cdef PyObject* outer          # what stood there before, whose calls wait
@@ -31,6 +32,7 @@ cdef class Recording:
     cdef PyObject* copy[2]        # what that call has copied, for it overwrites that, and which argument it is
     cdef PyObject*** copies       # where this thread says where a call leaves its copy
     cdef PyObject** kept          # where the call outside of this one leaves its own
+    cdef list later               # results of that call that wait for their tangents
     cdef bint wait(self) except -1
     cdef object call(self, PyObject* op, PyObject** args, size_t flagged, PyObject* names)
     cdef void undo(self, int64_t used, Py_ssize_t objects) noexcept

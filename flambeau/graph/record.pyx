@@ -7,7 +7,8 @@ a tensor that the program had before is kept, for a graph may need it as a const
 recording is read.
 
 Composites are not written: the leaves that they call are.  So are the leaves of backward passes and of optimisers.  What the tape copies
-before a leaf overwrites it is written as a `clone` before that leaf.
+before a leaf overwrites it is written as a `clone` before that leaf.  In forward mode the calls that compute the tangents of a leaf's results are
+written behind it: they run when it has ended.
 """
 from collections import namedtuple
 from libc.stdint cimport int64_t, uint64_t
@@ -21,6 +22,8 @@ from ..core.base.memory cimport Storage, serial_of
 from ..core.base.tensor cimport MAX_DIMS, TENSOR, TensorBase, new_strided
 from ..core.call.operation cimport dispatch, raw_t
 from ..core.call.interceptors cimport add_interceptors, copies_slot, recorder_slot, run_profiled
+from ..core.tape.forward cimport catch_up, later_slot
+from ..core.tape.modes cimport FORWARD, grad_enabled
 from ..operations.declare.registry import REGISTRY
 
 cdef extern from "Python.h":
@@ -28,6 +31,7 @@ cdef extern from "Python.h":
     bint PyTuple_Check(object o)
     bint PyList_Check(object o)
     bint PyDict_Check(object o)
+    Py_ssize_t PyTuple_GET_SIZE(PyObject* o)
     int PyList_SetSlice(PyObject* list, Py_ssize_t low, Py_ssize_t high, PyObject* items) noexcept
     Py_ssize_t PY_SSIZE_T_MAX
 
@@ -68,7 +72,7 @@ cdef class Recording:
     def __cinit__(self):
         global recordings
         recordings += 1
-        self.number, self.objects, self.inputs = recordings, [], []
+        self.number, self.objects, self.inputs, self.later = recordings, [], [], []
 
     def __dealloc__(self):
         global spare, spare_capacity
@@ -286,6 +290,20 @@ cdef inline int put_place(Recording self, TensorBase t, bint argument) except -1
     return 0
 
 
+cdef int renew(PyObject** args, Py_ssize_t n) except -1:
+    """Let arguments that are views have the history that their bases have now: where that has tangents they are computed before the call."""
+    cdef Py_ssize_t k
+    for k in range(n):
+        x = <object>args[k]
+        if isinstance(x, TensorBase):
+            (<TensorBase>x).grad_fn_now()
+        elif PyList_Check(x) or PyTuple_Check(x):
+            for y in x:
+                if isinstance(y, TensorBase):
+                    (<TensorBase>y).grad_fn_now()
+    return 0
+
+
 cdef int write_call(Recording recording, PyObject* op, PyObject** args, size_t flagged, PyObject* names) except -1:
     return recording.write_call(op, args, PyVectorcall_NARGS(flagged), names)
 
@@ -307,22 +325,32 @@ cdef int write_copy(Recording recording, int64_t at, PyObject* source, PyObject*
 # The same, errors left with the interpreter: what `try` saves and restores costs as much as the words.
 ctypedef int (*raw_write_call_t)(Recording recording, PyObject* op, PyObject** args, size_t flagged, PyObject* names) noexcept
 ctypedef int (*raw_write_result_t)(Recording recording, PyObject* result) noexcept
+ctypedef int (*raw_renew_t)(PyObject** args, Py_ssize_t n) noexcept
+ctypedef int (*raw_catch_up_t)(list waiting) noexcept
 ctypedef int (*raw_write_copy_t)(Recording recording, int64_t at, PyObject* source, PyObject* copy) noexcept
 
 
 cdef bint begin_call(Recording recording, PyObject* op, PyObject** args, size_t flagged, PyObject* names) noexcept:
     """Write a leaf and its arguments; what it calls itself is not recorded until `end_call`.  False with an error pending."""
+    cdef bint forward = grad_enabled() & FORWARD
+    cdef bint current = not forward or (<raw_renew_t>renew)(args, PyVectorcall_NARGS(flagged) + (
+        0 if names == NULL else PyTuple_GET_SIZE(names))) == 0
     recording.begun, recording.begun_objects, recording.begun_count = recording.used, len(recording.objects), recording.count
     recording.slot[0] = NULL
     recording.copy[0] = NULL
     recording.kept, recording.copies[0] = recording.copies[0], recording.copy
-    return (<raw_write_call_t>write_call)(recording, op, args, flagged, names) == 0
+    if forward:
+        later_slot()[0] = <PyObject*>recording.later
+    return current and (<raw_write_call_t>write_call)(recording, op, args, flagged, names) == 0
 
 
 cdef PyObject* end_call(Recording recording, PyObject* result) noexcept:
     """Write the result of the leaf that has begun; one that raised (NULL) leaves nothing in the recording, and its error pending."""
     cdef PyObject* copy = recording.copy[0]
     cdef bint written = result != NULL
+    cdef PyObject** later = later_slot()
+    cdef bint forward = later[0] != NULL
+    later[0] = NULL
     recording.copies[0] = recording.kept
     recording.slot[0] = <PyObject*>recording
     if copy != NULL:
@@ -332,8 +360,13 @@ cdef PyObject* end_call(Recording recording, PyObject* result) noexcept:
         Py_XDECREF(result)
         recording.undo(recording.begun, recording.begun_objects)
         recording.count = recording.begun_count
+        if forward:
+            recording.later = []
         return NULL
     recording.count += 1
+    if forward and (<raw_catch_up_t>catch_up)(recording.later) != 0:
+        Py_XDECREF(result)
+        return NULL
     return result
 
 

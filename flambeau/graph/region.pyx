@@ -360,9 +360,14 @@ cdef class WithoutHooks:
             (<Node>node).pre_hooks = hooks
 
 
-def obstacle(outputs, inputs):
-    """Why the history of `outputs` back to `inputs` cannot become one node, in words; None where it can."""
+def obstacle(outputs, inputs, before=()):
+    """Why the history of `outputs` back to `inputs` cannot become one node, in words; None where it can.
+
+    `before`: other tensors that were there before.  A leaf that is none of these was made by the calls themselves: where they do not return
+    it nobody can ask for its gradient.
+    """
     cdef set known = set()
+    cdef set lasting = {id(x) for x in (*before, *outputs)}
     cdef list front = []
     cdef Node node
     cdef TensorBase t
@@ -383,7 +388,11 @@ def obstacle(outputs, inputs):
             continue
         known.add(id(result))
         if not isinstance(result, Node):
-            return "a gradient goes to a tensor that is no input"
+            if id(result) in lasting:
+                return "a gradient goes to a tensor that is no input"
+            if (<TensorBase>result).hooks is not None:
+                return "a hook is on a tensor that is made inside"
+            continue
         node = <Node>result
         if isinstance(node, FunctionNode):
             return f"the derivative of {node.name()} is Python's"

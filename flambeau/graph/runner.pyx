@@ -172,6 +172,16 @@ cdef class CallStep:
         return f"CallStep({self.operation.__name__})"
 
 
+cdef TensorBase retyped(TensorBase t, object dtype):
+    """What lies from a tensor's first element to its last, in one dimension of another dtype, whatever the tensor's own are."""
+    cdef int64_t span = 1
+    cdef int d
+    for d in range(t.rank):
+        span = 0 if span == 0 or t.sizes[d] == 0 else span + (t.sizes[d] - 1) * t.strides[d]
+    span -= span % max(1, dtype.itemsize // t.width)
+    return (<object>t).as_strided((span,), (1,), t.offset).view(dtype)
+
+
 cdef class Reference:
     """A tensor of a run: which root it lies in, how, and how many elements from where that begins; `whole`: it is the root's own.
 
@@ -193,7 +203,7 @@ cdef class Reference:
         if self.whole:
             return t
         if self.geometry.layout.code != t.code:
-            t = (<object>t).view(self.place.dtype)
+            t = retyped(t, self.place.dtype)
         return alias(t, self.geometry.layout.rank, self.geometry.layout.sizes,
                      self.geometry.layout.sizes + self.geometry.layout.rank, t.offset + self.offset)
 
@@ -205,7 +215,7 @@ cdef class Reference:
         if self.whole:
             return t
         if own.code != t.code:
-            t = (<object>t).view(self.place.dtype)
+            t = retyped(t, self.place.dtype)
         s.rank, s.offset = own.rank, t.offset + self.offset
         for d in range(own.rank):
             s.sizes[d], s.strides[d] = own.sizes[d], own.sizes[own.rank + d]

@@ -126,6 +126,21 @@ class Computed(Source):
         return f"{name}({', '.join(map(repr, self.of or getattr(self.function, 'args', ())))})"
 
 
+@dataclass(frozen=True, repr=False)
+class ItemOf(Source):
+    """A number that a call of the recording reads of a tensor: no guard can ask for it, since it is there within a run alone."""
+
+    call: int
+
+    def __repr__(self) -> str:
+        return f"item {self.call}"
+
+
+def is_item(source: Source) -> bool:
+    """Whether a number is one that is found within a run, or made of such."""
+    return isinstance(source, ItemOf) or (isinstance(source, Computed) and any(map(is_item, source.of)))
+
+
 @dataclass(frozen=True)
 class Guard:
     """What must hold of a source's value."""
@@ -217,6 +232,13 @@ class Refusal:
         return f"{self.filename}:{self.line}: {self.why}" if self.line else self.why
 
 
+@dataclass(frozen=True)
+class Number:
+    """A number of Python's that is returned, float or int: what lies in a tensor without dimensions."""
+
+    tensor: TensorBase  # stands for the place; its elements are none
+
+
 @dataclass(frozen=True, eq=False)
 class Made:
     """An object that the call made and returns, made anew at each call: `cls` of `items` (those of a list, tuple or set, or pairs
@@ -255,7 +277,8 @@ class Capture:
     through, after `ahead` calls.  `lines` has the program's file and line of each call of the recording.
 
     `numbers` are objects among the arguments of the recording's calls, each with the input that it is read from; the last inputs are
-    these.  `looks` are what else the call depends on: values of tensors that it makes itself.
+    these.  `looks` are what else the call depends on: values of tensors that it makes itself.  `again` has, of the recording's calls, those
+    of checkpointed regions, which backward is to make again, each with the number of its region.
     """
 
     result: Any
@@ -271,6 +294,7 @@ class Capture:
     lines: list[tuple[str, int]] = field(default_factory=list)
     numbers: list[tuple[float, int]] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
+    again: dict[int, int] = field(default_factory=dict)
 
     def unless_guessed(self) -> Refusal | None:
         """Why it is not whole where the program's own looks at values are not guessed; checks within this library are."""

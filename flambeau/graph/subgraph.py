@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from ..core.base.tensor import TensorBase
 from ..fx import Graph, GraphModule, Node
 from ..fx._lazy_graph_module import _LazyGraphModule
+from ..fx.node import map_arg
 from ..nn import Module
 from ..operations.declare.registry import REGISTRY
 
@@ -30,6 +32,11 @@ class Subgraph:
             else:
                 setattr(self.root, str(n.target), held)
         self.made[n] = self.graph.node_copy(n, self.made.__getitem__)
+
+    def call(self, n: Node, target: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> None:
+        """A node by another call, of nodes of the source."""
+        args, kwargs = map_arg((args, kwargs), self.made.__getitem__)
+        self.enter(n, self.graph.call_function(target, args, kwargs), n.meta)
 
     def view(self, n: Node, root: Node) -> None:
         """A node as a view of the memory that it lies in."""

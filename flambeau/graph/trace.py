@@ -14,6 +14,7 @@ from ..fx._lazy_graph_module import _LazyGraphModule
 from ..fx.node import base_types, map_aggregate
 from ..nn import Module
 from ..operations.declare.registry import REGISTRY
+from .measured import Measured, compute_number, read_number
 from .record import Place, Recording, place
 
 
@@ -92,6 +93,7 @@ class _Builder:
         self.storages: dict[int, Place] = {}  # a place in each storage that has a node
         self.objects: dict[int, Node] = {}  # by identity; the recording holds them
         self.numbers = {id(x): (x, k) for x, k in numbers}
+        self.measured: Measured | None = recording.measured
         self.placeholders: list[Node] = []
         self.before = {place(t).storage: t for t in recording.inputs}
         for k, t in enumerate(inputs):
@@ -104,6 +106,11 @@ class _Builder:
 
     def build(self, outputs: Any) -> GraphModule:
         for number, call in enumerate(self.recording.calls()):
+            if self.measured is not None and number in self.measured.read:
+                node = self.graph.call_function(read_number, (self.node_at(call.args[0]),))
+                node.meta["places"], node.meta["call"] = self.measured.read[number], number
+                self.enter(node.meta["places"], node)
+                continue
             values = mapped((call.args, call.kwargs), Place, self.node_at)
             args, kwargs = map_aggregate(values, self.argument)
             node = self.graph.call_function(call.operation, args, kwargs)
@@ -123,6 +130,8 @@ class _Builder:
                 given = self.placeholders[self.numbers[id(x)][1]]
                 self.objects[id(x)] = self.graph.call_function(number_of, (given,))
             return self.objects[id(x)]
+        if self.measured is not None and id(x) in self.measured.objects:
+            return self.number_at(self.measured.objects[id(x)][1])
         if x is None or x is ... or isinstance(x, _NAMED):
             return x
         if id(x) not in self.objects:
@@ -149,6 +158,12 @@ class _Builder:
 
     def node_at(self, at: Place, tensor: TensorBase | None = None) -> Node:
         """What lies there; `tensor` is what to take where nothing does."""
+        if self.measured is not None and at in self.measured.computed and at not in self.nodes:
+            function, operands = self.measured.computed[at]
+            args = [self.number_at(x) if isinstance(x, Place) else x for x in operands]
+            made = self.graph.call_function(compute_number, (function, *args))
+            made.meta["places"] = at
+            self.enter(at, made)
         node = self.nodes.get(at)
         if isinstance(node, tuple):
             node, path = node
@@ -166,11 +181,30 @@ class _Builder:
                 )
             return self.constant(at, before)
         whole = self.node_at(self.storages[at.storage])
+        if self.storages[at.storage].dtype != at.dtype:
+            whole = self.retyped(whole, self.storages[at.storage], at)
         node = self.graph.call_function(
             REGISTRY["as_strided"].function, (whole, at.shape, at.stride, at.offset)
         )
         node.meta["places"] = at
         self.nodes[at] = node
+        return node
+
+    def number_at(self, at: Place) -> Node:
+        """The number that lies in a tensor without dimensions."""
+        return self.graph.call_function(number_of, (self.node_at(at),))
+
+    def retyped(self, whole: Node, first: Place, at: Place) -> Node:
+        """All that lies where a node does, in one dimension of the dtype of `at`."""
+        span = 0 if 0 in first.shape else 1 + sum((n - 1) * s for n, s in zip(first.shape, first.stride))
+        span -= span % max(1, at.dtype.itemsize // first.dtype.itemsize)
+        flat = self.graph.call_function(REGISTRY["as_strided"].function, (whole, (span,), (1,), first.offset))
+        flat.meta["places"] = first._replace(shape=(span,), stride=(1,))
+        node = self.graph.call_function(REGISTRY["view"].function, (flat, at.dtype))
+        old, new = first.dtype.itemsize, at.dtype.itemsize
+        node.meta["places"] = at._replace(
+            shape=(span * old // new,), stride=(1,), offset=first.offset * old // new
+        )
         return node
 
     def constant(self, at: Place, tensor: TensorBase) -> Node:

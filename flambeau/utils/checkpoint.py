@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..amp._state import Carried
-from ..autograd import Function, backward, enable_grad
+from ..autograd import Function, backward, enable_grad, no_grad
 from ..autograd.graph import saved_tensors_hooks
 from ..core.base.device import device_count
 from ..core.base.dtypes import device as Device
@@ -461,26 +461,8 @@ def checkpoint(
     >>> x.grad
     tensor([ 5.4366, 22.1672])
     """
-    if use_reentrant is None:
-        warnings.warn(
-            "checkpoint(): the use_reentrant parameter should be passed explicitly; use_reentrant=False is recommended. "
-            "True is taken, as PyTorch does.",
-            stacklevel=2,
-        )
-        use_reentrant = True
-    if determinism_check not in ("default", "none"):
-        raise ValueError(
-            f"checkpoint(): determinism_check must be 'default' or 'none', got {determinism_check!r}"
-        )
+    use_reentrant = _checked(use_reentrant, determinism_check, context_fn, debug, args, kwargs)
     if use_reentrant:
-        if kwargs:
-            raise ValueError(f"checkpoint(): Unexpected keyword arguments: {','.join(kwargs)}")
-        if context_fn is not noop_context_fn or debug:
-            raise ValueError(
-                "checkpoint(): passing context_fn or debug is only supported when use_reentrant=False"
-            )
-        if is_grad_enabled() and not any(isinstance(a, TensorBase) and a.requires_grad for a in args):
-            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
     first, second = context_fn()
     if not is_grad_enabled() or is_forward_open():  # tangents are computed now, from what is there
@@ -499,6 +481,64 @@ def checkpoint(
     trace = region.trace if region.debug else contextlib.nullcontext()
     with first, region.at_work(), saved_tensors_hooks(region.pack, region.unpack), trace:
         return function(*args, **kwargs)
+
+
+def _checked(
+    use_reentrant: bool | None, check: str, context_fn: Callable, debug: bool, args: tuple, kwargs: dict
+) -> bool:
+    """Which variant is asked for; ValueError for arguments that it does not take."""
+    if use_reentrant is None:
+        warnings.warn(
+            "checkpoint(): the use_reentrant parameter should be passed explicitly; use_reentrant=False is recommended. "
+            "True is taken, as PyTorch does.",
+            stacklevel=3,
+        )
+        use_reentrant = True
+    if check not in ("default", "none"):
+        raise ValueError(f"checkpoint(): determinism_check must be 'default' or 'none', got {check!r}")
+    if use_reentrant:
+        if kwargs:
+            raise ValueError(f"checkpoint(): Unexpected keyword arguments: {','.join(kwargs)}")
+        if context_fn is not noop_context_fn or debug:
+            raise ValueError(
+                "checkpoint(): passing context_fn or debug is only supported when use_reentrant=False"
+            )
+        if is_grad_enabled() and not any(isinstance(a, TensorBase) and a.requires_grad for a in args):
+            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3)
+    return bool(use_reentrant)
+
+
+def _in_one(
+    function: Callable,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """What is captured of `checkpoint` in a compiled function: the call alone.  Its plan computes again what lies between the first
+    operations and the results, all but random numbers.  Of a selective region it decides as of what is not checkpointed.
+    """
+    use_reentrant = _checked(use_reentrant, determinism_check, context_fn, debug, args, kwargs)
+    if use_reentrant and not any(isinstance(a, TensorBase) and a.requires_grad for a in args):
+        with no_grad():
+            return function(*args)
+    first, _ = context_fn()
+    if isinstance(first, _CachingTorchDispatchMode):
+        return function(*args, **kwargs)
+    with first:
+        return _region(function, args, kwargs)
+
+
+def _region(function: Callable, args: tuple, kwargs: dict) -> Any:
+    return function(*args, **kwargs)
+
+
+vars(checkpoint)["_captured_as"] = _in_one
+vars(_region)["_computed_again"] = True
 
 
 def checkpoint_sequential(

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import flambeau
+from flambeau.utils.checkpoint import checkpoint
 
 WIDTH = 4  # of rows; their number changes
 UNARY = [
@@ -84,6 +85,7 @@ class Function:
             [
                 self.compute, self.compute, self.compute, self.reduce, self.view, self.write, self.branch, self.loop,
                 self.collect, self.close_over, self.state, self.module, self.differentiate, self.draw, self.by_value, self.rare,
+                self.seldom,
             ]
         )()  # fmt: skip
 
@@ -216,6 +218,32 @@ class Function:
             self.lines.append(f"    if {self.any()}.sum() > 0:")
             self.lines.append(f"        a = {self.expression('a')}")
 
+    def seldom(self) -> None:
+        kind = self.pick(["number", "direction", "checkpoint", "linear"])
+        x, y = self.any(), self.any()
+        if kind == "number":
+            number = self.pick(["mean().item()", "sum().tanh().item()", "amax().item()"])
+            self.lines.append(f"    n{self.count} = float({x}.detach().{number})")
+            use = self.pick(
+                ["* {n}", "+ ({n} * 0.5 - 1)", "- abs({n})", "* max({n}, 0.25)", "* torch.ones(4) * {n}"]
+            )
+            self.new("matrix", f"{y}.detach() {use.format(n=f'n{self.count}')}")
+        elif kind == "direction":
+            inner = self.expression("z")
+            self.new("matrix", f"torch.func.jvp(lambda z: {inner}, ({x},), ({y}.to({x}.dtype),))[1]")
+        elif kind == "linear":
+            inner = self.expression("z")
+            self.new("matrix", f"torch.func.linearize(lambda z: ({inner}).sin(), {x})[1]({y}.to({x}.dtype))")
+        else:
+            inner = self.pick(
+                [
+                    self.expression("z"),
+                    "F.dropout(z.exp().sin(), 0.5)",
+                    "net(z.to(weight.dtype)).tanh().to(a.dtype)",
+                ]
+            )
+            self.new("matrix", f"checkpoint(lambda z: ({inner}).tanh() * z, {x}, use_reentrant=False)")
+
     def rare(self) -> None:
         x = self.any()
         kind = self.pick(["try", "with", "walrus", "unpack", "assert", "global", "sort"])
@@ -250,6 +278,7 @@ class Function:
         names: dict[str, Any] = {
             "torch": flambeau,
             "F": n.functional,
+            "checkpoint": checkpoint,
             "weight": flambeau.linspace(0.5, 1.5, WIDTH),
             "net": n.Linear(WIDTH, WIDTH),
             "deep": n.Sequential(n.Linear(WIDTH, 6), n.LayerNorm(6), n.GELU(), n.Linear(6, WIDTH)),

@@ -121,8 +121,8 @@ def test_write_to_what_was_before_is_noted_and_done_once():
 @pytest.mark.parametrize(
     "look",
     [
-        lambda x: x.item(),
-        lambda x: float(x),
+        lambda x: x.item() > 2,
+        lambda x: int(x),
         lambda x: x.tolist(),
         lambda x: flambeau.zeros(x.long()),
         lambda x: x.data_ptr(),

@@ -219,7 +219,7 @@ def test_a_function_that_is_refused_at_one_place_runs_as_python_after_three_capt
 
     def refused(x, k):
         y = x + xs[k]
-        return y * y.sum().item()
+        return y * y.sum().tolist()
 
     compiled = torch.compile(refused)
     for k in range(6):
@@ -227,7 +227,7 @@ def test_a_function_that_is_refused_at_one_place_runs_as_python_after_three_capt
     assert compiled.captures == 3 and compiled.as_python
 
     def refused_for_one_branch(x, k):
-        return x * x.sum().item() if k == 0 else x * 3
+        return x * x.sum().tolist() if k == 0 else x * 3
 
     compiled = torch.compile(refused_for_one_branch)
     for _ in range(2):

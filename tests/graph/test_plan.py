@@ -275,3 +275,48 @@ def test_random_numbers_are_drawn_in_the_order_of_the_program():
         flambeau.manual_seed(seed)
         for a, b in zip(compiled(x), expected, strict=True):
             assert flambeau.equal(a, b)
+
+
+SHARED_ENDS = {
+    "sum": lambda a, dim: a.exp().tanh().sum(dim),
+    "sum of a chain": lambda a, dim: (a.exp() + 1).log().sin().sum(dim),
+    "softmax": lambda a, dim: a.exp().tanh().softmax(dim),
+    "norm": lambda a, dim: (a.exp().tanh() - a.exp().tanh().mean(dim, keepdim=True)) * a,
+}
+
+
+@pytest.mark.parametrize("end", SHARED_ENDS)
+@pytest.mark.parametrize("dtype", [flambeau.float32, flambeau.bfloat16])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_what_a_chain_of_functions_begins_with_is_a_result_too(end, dtype, dim):
+    """A row that is folded over a chain of functions, one of which is an output, in blocks and beyond them."""
+
+    def function(x):
+        a = x.tanh()
+        return a, SHARED_ENDS[end](a, dim)
+
+    for shape in ((2, 3), (3, 700), (700, 3), (40, 33)):
+        x = numbers(*shape, dtype=dtype)
+        runner = planned(function, x)
+        x = numbers(*shape, dtype=dtype, seed=1)
+        for a, b in zip(runner(x), function(x), strict=True):
+            flambeau.testing.assert_close(a, b)
+
+
+ONLY_SHAPES = {
+    "of a sum": lambda x: x.pow(3).sum().new_ones(1).cumsum(0),
+    "beside elements": lambda x: (x.pow(3).sum().new_ones(1) * 2, x.exp()),
+    "of rows": lambda x: (x.outer(x).sum(-1).new_full((len(x),), 3.0).cumsum(0), x * 2),
+    "of columns": lambda x: x.outer(x).sum(-1, keepdim=True).new_full((len(x), 1), 3.0).cumsum(0),
+    "of rows beside elements": lambda x: (
+        (m := x.outer(x) + 1).exp(),
+        m.sum(-1, keepdim=True).new_full((len(x), 1), 3.0).cumsum(0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONLY_SHAPES)
+def test_a_fold_of_which_only_the_shape_is_read(name):
+    for n in (2, 5, 300):
+        runner, x = planned(ONLY_SHAPES[name], numbers(n)), numbers(n, seed=1)
+        flambeau.testing.assert_close(runner(x), ONLY_SHAPES[name](x))

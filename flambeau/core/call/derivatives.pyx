@@ -160,7 +160,7 @@ cdef class PointwiseNode(Node):
             else:
                 t = <TensorBase>tangents[k]
                 if t.code != out.code:
-                    t = <TensorBase>copied(t, out.code, False)
+                    t = converted(t, out.code)
                     held.append(t)
                 operands[n].tensor = <PyObject*>t
             n += 1
@@ -177,7 +177,7 @@ cdef class PointwiseNode(Node):
             params[k] = self.params[how.params[k]]
         t = <TensorBase>(call_op(op, operands, params) if runtime.observers else run(op, operands, params, NULL, NEW))
         if t.code != out.code:
-            t = copied(t, out.code, False)
+            t = converted(t, out.code)
         if not same_shape(t, out):
             t = (<object>t).expand((<object>out).shape)
         return t
@@ -273,6 +273,11 @@ cdef object number_of(const Operand* operand):
         return operand.real
     return (bool(operand.whole) if operand.category == 0 else
             int(operand.real) if operand.whole < 0 < operand.real else operand.whole)
+
+
+cdef TensorBase converted(TensorBase t, int code):
+    """A tangent in that dtype, by a call that interceptors see."""
+    return <TensorBase>(<object>t).to(dtype_of(code)) if runtime.observers else copied(t, code, False)
 
 
 cdef list by_summands(Derivation how, Operand* sources, double* given):

@@ -9,7 +9,7 @@ Levels nest: each has its own tangents, and a tensor that is dual in several is 
 While a tangent is computed, saved tensors stand for what they are in the levels around, so that tangents have tangents there.
 """
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from ..base.tensor cimport TensorBase, alias, runtime
 from .modes cimport FORWARD, REVERSE, grad_enabled, set_grad, wants_grad
 from .nodes cimport Node, identity_node
@@ -23,10 +23,12 @@ cdef extern from *:
     static __thread void* flambeau_pushed = NULL;
     static __thread int flambeau_stripped = 0;
     static __thread int flambeau_depth = 0;
+    static __thread PyObject* flambeau_later = NULL;
     """
     void* flambeau_pushed         # the node whose outputs' tangents this thread computes
     int flambeau_stripped         # and in which level: saved tensors have no tangents in that and those inside of it
     int flambeau_depth            # operations in this thread compute tangents in levels up to this one
+    PyObject* flambeau_later      # borrowed: the list where results of the leaf that runs wait for their tangents, NULL where they do not
 
 
 @cython.binding(False)
@@ -125,10 +127,53 @@ cdef int become(TensorBase t, object target, int number) except -1:
 
 cdef int follow(TensorBase t, Node node, int number) except -1:
     """t has just become that output of `node`, while a forward level is open somewhere."""
-    if grad_enabled() & FORWARD:
-        add_tangents(t, node, number)
+    cdef int modes = grad_enabled()
+    if modes & FORWARD:
+        if flambeau_later != NULL:
+            (<list>flambeau_later).append((t, node, number, modes))
+        else:
+            add_tangents(t, node, number)
     elif flambeau_pushed == <void*>node and not in_reverse(node):
         t.fn, t.output_number, t.requires = None, 0, False
+    return 0
+
+
+cdef PyObject** later_slot() noexcept:
+    """Where this thread says that tangents wait for the end of the leaf that runs."""
+    return &flambeau_later
+
+
+cdef int catch_up(list waiting) except -1:
+    """The tangents of a leaf's results, once it is over: what computes them is then seen behind it."""
+    cdef int before = grad_enabled()
+    cdef list results = waiting[:]
+    cdef dict done = {}
+    waiting.clear()
+    try:
+        for t, node, number, modes in results:
+            if done:
+                reconnect(<Node>node, done)
+            set_grad(<int>modes)
+            add_tangents(<TensorBase>t, <Node>node, <int>number)
+            if len(results) > 1:
+                done[id(node), number] = t
+    finally:
+        set_grad(before)
+    return 0
+
+
+cdef int reconnect(Node node, dict done) except -1:
+    """Let the edges of a leaf's node that lead to others of the same leaf lead to what makes their results dual now."""
+    cdef int k
+    cdef TensorBase t
+    for k in range(node.edges):
+        if node.targets[k] != NULL:
+            other = done.get((<size_t>node.targets[k], node.numbers[k]))
+            if other is not None:
+                t = <TensorBase>other
+                Py_DECREF(<object>node.targets[k])
+                node.targets[k] = NULL
+                node.connect(k, t)
     return 0
 
 

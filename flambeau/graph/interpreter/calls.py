@@ -450,6 +450,8 @@ class Calls:
             made = self.with_numbers(function, tuple(given), kwargs)
             if made is not NULL:
                 return made
+        if cls is float and len(given) == 1 and self.policy.is_native_object(given[0]):
+            return self.policy.run(function, tuple(given), kwargs)
         return function(*given, **kwargs)
 
     def pairs(self, value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..sources import Computed, Equals, Object, Source
+from ..sources import Computed, Equals, Object, Source, is_item
 from .code import NULL
 from .policy import Policy
 from .reads import Reads, varies
@@ -34,6 +34,8 @@ class Numbers:
         given = (*args, *kwargs.values()) if kwargs else args
         among = [x for x in given if reads.number_source(x) is not None]
         if among and not kwargs and len(args) <= 2 and all(type(x) in NUMERIC for x in args):
+            if any(is_item(self.operand(x)) for x in among):
+                return self.with_items(function, args)
             made = function(*args)
             source = Computed(function, tuple(map(self.operand, args)))
             if varies(made):
@@ -48,6 +50,26 @@ class Numbers:
             return made
         reads.fix(given)
         return NULL
+
+    def with_items(self, function: Callable[..., Any], args: tuple) -> Any:
+        """What a function gives of numbers, one of which is found within a run: a float is a number that is found there, too, where the
+        others are always these; whatever else it is, the program has looked at them.
+        """
+        sources = tuple(map(self.operand, args))
+        exact = self.policy.is_exact(function, args) and all(
+            is_item(s) or isinstance(s, Object) for s in sources
+        )
+        if not exact:
+            self.reads.fix(args)
+        try:
+            made = function(*args)
+        except Exception:  # at other numbers it might give something
+            self.reads.fix(args)
+            raise
+        if exact and type(made) is float and self.reads.active:
+            return self.reads.number(made, Computed(function, sources))
+        self.reads.fix(args)
+        return made
 
     def operand(self, x: float) -> Source:
         """Where a number is found at the next call."""

@@ -165,6 +165,10 @@ class Policy:
         """What a function in C returns, and whether these numbers among its arguments may be others when it is called again."""
         return function(*args, **kwargs), False
 
+    def is_exact(self, function: Any, args: tuple[float, ...]) -> bool:
+        """Whether a function of numbers may be called within a run, with the numbers that are found there."""
+        return False
+
     def run(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A native call; what it writes to objects that were there before is noted in `Reads.written`."""
         return function(*args, **kwargs)

@@ -28,6 +28,7 @@ from ..sources import (
     Object,
     Same,
     Source,
+    is_item,
 )
 from .arrays import guarded, is_array
 from .policy import ITERATORS, VALUES, Policy
@@ -179,7 +180,7 @@ class Reads:
             return
         source = self.number_source(value)
         if source is not None:
-            self.guard(Equals(source, value))
+            self.look(source, value)
         elif isinstance(value, (list, tuple)) and depth < 8:
             for _, item in entries(value):
                 self.fix(item, depth + 1)
@@ -194,8 +195,15 @@ class Reads:
             self.fix((value.start, value.stop, value.step), depth + 1)
         elif not self._plain(value):  # an iterator, or what else in C holds objects
             for number, source in list(self.numbers.values()):
-                self.guard(Equals(source, number))
+                self.look(source, number)
             self.variable = ()
+
+    def look(self, source: Source, number: float) -> None:
+        """The program looks at a number that may be another."""
+        if is_item(source):
+            self.refuse("looks at a value of a tensor (item)")
+        else:
+            self.guard(Equals(source, number))
 
     def _plain(self, value: Any) -> bool:
         """Whether a function in C finds no number in an object, which is no container of Python's own."""

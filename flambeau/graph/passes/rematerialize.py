@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 from ..costs import flops_of, within_budget, work
+from ..drawing import drawn_again, may_draw_again, new_state, state_before
 from ..mincut import ALWAYS, Network
-from ..program import Call, Program, Value
+from ..program import Call, Program, Value, draws
 from ..trace import mapped
 
 # Bytes that wait for backward from which it pays.  Less stays in the caches, and a step would only be slower.
@@ -33,7 +34,11 @@ def rematerialize(program: Program) -> None:
     if sum(map(result.keep, result.waiting())) >= WORTH:
         total = sum(map(_flops, program.calls))
         result.rebuild(
-            within_budget(total, result.cheapest, lambda again: sum(_flops(r.call) for r in again))
+            within_budget(
+                total,
+                result.cheapest,
+                lambda again: sum(_flops(r.call) for r in again if not result.inside(r)),
+            )
         )
 
 
@@ -48,6 +53,16 @@ class _Backward:
         self.kept = {v.root for v in program.results()}
         for call in program.calls[self.end :]:
             self.kept.update(v.root for v in call.values())
+
+        self.across: set[Value] = set()  # memories of a checkpointed region that other calls of forward read
+        for call in program.calls:
+            if not call.backward:
+                region = program.region(call)
+                self.across.update(v.root for v in call.values() if program.region(v.root.call) != region)
+
+    def inside(self, root: Value) -> bool:
+        """Whether a memory is known in its checkpointed region alone, all of which is computed again."""
+        return self.program.region(root.call) is not None and root not in self.across
 
     def waiting(self) -> list[Value]:
         """The memories of forward that backward reads."""
@@ -64,6 +79,10 @@ class _Backward:
         if call is None or call.written or program.is_written(root):
             return ALWAYS
         if self.calls and not all(program.is_unwritten(v, call, self.calls[-1]) for v in call.values()):
+            return ALWAYS
+        if program.region(call) is not None and self.inside(root):
+            return 1 if not draws(call.operation) or _may_draw_again(call) else ALWAYS
+        if program.region(call) is not None:
             return ALWAYS
         elements = max(math.prod(v.shape) for v in (*call.results, *call.values()))
         return work(call.operation, (call.args, call.kwargs), elements, Value, lambda v: v.shape, rate)
@@ -90,10 +109,20 @@ class _Backward:
         side = network.side("forward", "backward")
         return {root for root in met if (root, "in") not in side}
 
+    def state(self, call: Call) -> Call:
+        """What notes where the generator stands before a call draws."""
+        result = Call(call.number, state_before, (), {})
+        result.recorded = call.recorded
+        result.results = (Value(len(self.program.values), new_state(), result),)
+        self.program.values.extend(result.results)
+        return result
+
     def rebuild(self, again: set[Value]) -> None:
         """Enter the calls of backward's own, each before the first that reads it."""
         made: dict[Value, Value] = {}
         calls: list[Call] = []
+        drawing = {root.call for root in again if root.call is not None and draws(root.call.operation)}
+        states = {call: self.state(call) for call in self.program.calls if call in drawing}
 
         def copied(value: Value) -> Value:
             if value.root not in again:
@@ -112,6 +141,8 @@ class _Backward:
             assert call is not None
             args, kwargs = mapped((call.args, call.kwargs), Value, copied)
             copy = Call(call.number, call.operation, args, kwargs)
+            if call in states:
+                copy.operation, copy.args = drawn_again, (*states[call].results, call.operation, *args)
             copy.recorded, copy.backward, copy.again = call.recorded, True, True
             copy.results = tuple(Value(v.number, v.place, copy) for v in call.results)
             made.update(zip(call.results, copy.results, strict=True))
@@ -123,11 +154,18 @@ class _Backward:
                 arguments = mapped((call.args, call.kwargs), Value, copied)
                 if arguments != (call.args, call.kwargs):
                     call.set_arguments(*arguments)
+            if call in states:
+                calls.append(states[call])
             calls.append(call)
         self.program.calls = calls
         for number, call in enumerate(calls):
             call.number = number
         self.program.order()
+
+
+def _may_draw_again(call: Call) -> bool:
+    places = (v.place for v in (*call.results, *call.values()))
+    return may_draw_again(call.operation, places, (*call.args, *call.kwargs.values()))
 
 
 def _flops(call: Call | None) -> int:
