@@ -219,3 +219,29 @@ def test_bags_of_nothing(mode):
         assert F.embedding_bag(none, table, none, mode=mode).shape == (0, columns)
         assert F.embedding_bag(none.reshape(4, 0), table, mode=mode).shape == (4, columns)
         assert F.embedding_bag(none.reshape(0, 4), table, mode=mode).shape == (0, columns)
+
+
+@pytest.mark.parametrize("options", range(8))
+def test_numbers_of_32_bits_do_what_those_of_64_do(options):
+    """With each choice of `max_norm`, `scale_grad_by_freq` and `sparse`, for single rows and for bags."""
+    numbers = [[0, 2, 3], [2, 2, 5]]
+    flags = {"max_norm": 0.5, "scale_grad_by_freq": True, "sparse": True}
+    flags = {name: value for k, (name, value) in enumerate(flags.items()) if options >> k & 1}
+    for mode in (None, "sum", "mean", *(() if "sparse" in flags else ("max",))):
+        results = []
+        for dtype in (flambeau.int32, flambeau.int64):
+            flambeau.manual_seed(0)
+            table = flambeau.randn(6, 3, requires_grad=True)
+            run = F.embedding if mode is None else functools.partial(F.embedding_bag, mode=mode)
+            found = run(flambeau.tensor(numbers, dtype=dtype), table, **flags)
+            found.sin().sum().backward()
+            results.append([found.tolist(), table.tolist(), table.grad.to_dense().tolist()])
+        assert results[0] == results[1], (mode, flags)
+
+
+def test_factors_have_the_dtype_of_the_table():
+    numbers = flambeau.tensor([[0, 1]])
+    with pytest.raises(RuntimeError, match="per_sample_weights of the dtype of weight"):
+        F.embedding_bag(
+            numbers, flambeau.ones(2, 3), mode="sum", per_sample_weights=flambeau.ones(1, 2).double()
+        )

@@ -477,6 +477,10 @@ def embedding_bag(
                 f"embedding_bag(): If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have the "
                 f"same shape as the input ({tuple(input.shape)})"
             )
+        if per_sample_weights.dtype != weight.dtype:
+            raise RuntimeError(
+                f"embedding_bag(): expected per_sample_weights of the dtype of weight, {weight.dtype}, got {per_sample_weights.dtype}"
+            )
     checks.rank("embedding_bag", "weight", weight, 2, error=ValueError)
     _check_bags(input, offsets)
     if max_norm is None and not (scale_grad_by_freq and mode == "max") and _on_host(input, weight, offsets):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....core.base.callbacks import callbacks
+from ....core.base.dtypes import by_name
 from ....core.base.tensor import TensorBase
 from ....core.make.create import arange, ones_like
 from ....core.tape.contexts import unrecorded
@@ -118,7 +119,7 @@ def shorten(weight: TensorBase, input: TensorBase, max_norm: float, norm_type: f
     if weight.is_meta:
         return
     with unrecorded():
-        used = input.reshape(-1).unique()
+        used = input.reshape(-1).unique().to(by_name["int64"])  # as writing rows requires
         rows = weight.index_select(0, used)
         lengths = vector_norm(rows, norm_type, 1, True)
         weight.index_copy_(0, used, rows * (max_norm / (lengths + 1e-7)).clamp(max=1.0))

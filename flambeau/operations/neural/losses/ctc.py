@@ -70,7 +70,7 @@ def ctc_loss(
             for reduction "none", (N,) or ()
 
     Raises:
-        RuntimeError: the blank is no class
+        RuntimeError: the blank is no class, or there are no probabilities
 
     >>> import flambeau
     >>> logs = flambeau.full((2, 1, 2), 0.5).log()
@@ -89,6 +89,10 @@ def ctc_loss(
         if isinstance(lengths, TensorBase):
             checks.dtypes("ctc_loss", checks.INTEGERS, RuntimeError, **{name: lengths})
     steps, n, classes = log_probs.shape
+    if not log_probs.numel():
+        raise RuntimeError(
+            f"ctc_loss(): log_probs tensor must not be empty, got shape {list(log_probs.shape)}"
+        )
     if not 0 <= blank < classes:
         raise RuntimeError(f"ctc_loss(): blank must be in label range, 0 to {classes - 1}, got {blank}")
 

@@ -377,11 +377,15 @@ def _elementwise(name: str, what: str, elements: str, dtypes: frozenset[str], of
         ):
             checks.floating(name, input=input, target=target)
         result = of(input, target)
-        return reduced(result if weight is None else result * weight, reduction)
+        if weight is None:
+            return reduced(result, reduction)
+        result = result * weight
+        return result.sum() / weight.sum() if reduction == "mean" else reduced(result, reduction)
 
     loss.__name__ = loss.__qualname__ = name
     loss.__doc__ = (
-        f'{what}\n\nShape:\n    input, target: shapes that broadcast; weight: as input; result: () or, for reduction "none", the shape '
+        f"{what}\n\nElements are multiplied by `weight`; the mean is the sum over them divided by the sum of `weight`.\n\n"
+        'Shape:\n    input, target: shapes that broadcast; weight: as input; result: () or, for reduction "none", the shape '
         "they broadcast to\n\nRaises:\n    ValueError: the reduction is unknown, or the weight has another shape than the input\n"
         "    RuntimeError: the shapes do not broadcast"
         + of_call(
@@ -488,6 +492,8 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 )
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None) -> TensorBase:
     """d² / 2 for |d| < delta, else delta · (|d| - delta / 2), of d = input - target (Huber 1964).
+
+    Elements are multiplied by `weight`; the mean is over their number, as in PyTorch, where `mse_loss` divides by the weights.
 
     Shape:
         input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
