@@ -283,9 +283,12 @@ def _check_classes(name: str, input, target, weight) -> None:
         raise NotImplementedError(f"{name}(): \"{name}\" not implemented for '{input.dtype.name}'")
     wanted, got = tuple(s for d, s in enumerate(input.shape) if d != axis), tuple(target.shape)
     if got != wanted and not (input.ndim == 1 and got == (1,)):
-        raise (RuntimeError if got[:1] == wanted[:1] else ValueError)(
-            f"{name}(): Expected target of shape {wanted} for input of shape {tuple(input.shape)}, got {got}"
-        )
+        what = f"Expected target of shape {wanted} for input of shape {tuple(input.shape)}, got {got}"
+        if got and wanted and got[0] != wanted[0]:
+            what = f"Expected input batch_size ({wanted[0]}) to match target batch_size ({got[0]}). {what}"
+        elif len(wanted) < 2 <= len(got):
+            what = f"0D or 1D target tensor expected, multi-target not supported. {what}"
+        raise (RuntimeError if got[:1] == wanted[:1] else ValueError)(f"{name}(): {what}")
     if target.dtype.name not in ("int64", "uint8"):
         raise RuntimeError(
             f"{name}(): expected target dtype to be int64 or uint8, but got {target.dtype.name}"
@@ -580,7 +583,8 @@ def binary_cross_entropy(
     reduction = check_reduction("binary_cross_entropy", reduction, size_average, reduce)
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
-            f"binary_cross_entropy(): a target of the input's shape {tuple(input.shape)} expected, got {tuple(target.shape)}"
+            f"binary_cross_entropy(): Using a target size ({target.shape}) that is different to the input size ({input.shape}) "
+            "is deprecated. Please ensure they have the same size."
         )
     checks.floating("binary_cross_entropy", input=input)
     checks.same_dtype("binary_cross_entropy", input=input, target=target)
