@@ -507,7 +507,8 @@ def grid_sample(
     (Jaderberg et al. 2015).
 
     Modes "bilinear", "nearest" and, in two dimensions, "bicubic"; outside the image by `padding_mode`: "zeros", "border" or
-    "reflection", which take NaN for the first edge.  With `align_corners` -1 and 1 are the centres of the corner elements, else their outer edges.  ValueError for
+    "reflection", which take NaN for the first edge.
+    With `align_corners` -1 and 1 are the centres of the corner elements, else their outer edges.  ValueError for
     an unknown mode, RuntimeError for shapes that do not fit.
 
     >>> import flambeau
