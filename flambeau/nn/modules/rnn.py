@@ -497,6 +497,10 @@ class RNNCellBase(Module):
                 what = f"hx[{i}]" if mode == "LSTM" else "hidden"
                 raise ValueError(f"{kind}: Expected {what} to be 1D or 2D, got {part.dim()}D instead")
         single = input.dim() == 1
+        if input.size(-1) != self.input_size:
+            raise RuntimeError(
+                f"{kind}: input has inconsistent input_size: got {input.size(-1)} expected {self.input_size}"
+            )
         x = input.unsqueeze(0) if single else input
         if state is None:
             start = zeros(x.size(0), self.hidden_size, dtype=x.dtype, device=x.device)

@@ -44,7 +44,7 @@ def embedding(
             raise AssertionError("embedding(): padding_idx must be within num_embeddings")
         padding_idx %= weight.shape[0]
     if weight.ndim != 2:
-        checks.rank("embedding", "weight", weight, 2)
+        raise RuntimeError(f"embedding(): 'weight' must be 2-D, got shape {list(weight.shape)}")
     if max_norm is not None:
         shorten(weight, input, max_norm, norm_type)
     flat = input.reshape(-1)

@@ -40,7 +40,7 @@ def check_reduction(
         )
         return "mean"
     raise ValueError(
-        f"{name}(): {reduction!r} is not a valid value for reduction; expected one of {_REDUCTIONS + also}"
+        f"{name}(): {reduction} is not a valid value for reduction; expected one of {_REDUCTIONS + also}"
     )
 
 
@@ -478,7 +478,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     """
     reduction = check_reduction("smooth_l1_loss", reduction, size_average, reduce)
     if not beta >= 0:
-        raise RuntimeError(f"smooth_l1_loss(): beta must be at least 0, got {beta}")
+        raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
     _sizes_warn("smooth_l1_loss", input, target)
@@ -511,7 +511,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None) -> Tenso
     """
     reduction = check_reduction("huber_loss", reduction)
     if not delta > 0:
-        raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
+        raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}")
     _sizes_warn("huber_loss", input, target)
     _check_weight("huber_loss", input, weight)
     if not input.is_floating_point():
@@ -653,8 +653,7 @@ def binary_cross_entropy_with_logits(
     reduction = check_reduction("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
-            f"binary_cross_entropy_with_logits(): target size {list(target.shape)} must be the same as input size "
-            f"{list(input.shape)}"
+            f"binary_cross_entropy_with_logits(): Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
     checks.dtypes("binary_cross_entropy_with_logits", checks.FLOATS, RuntimeError, input=input, target=target)
     if pos_weight is None:
@@ -783,8 +782,8 @@ def margin_ranking_loss(
     reduction = check_reduction("margin_ranking_loss", reduction, size_average, reduce)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
-            f"margin_ranking_loss(): expected input1, input2 and target to have as many dimensions, but got shapes "
-            f"{list(input1.shape)}, {list(input2.shape)} and {list(target.shape)}"
+            f"margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: {input1.shape}, "
+            f"input2: {input2.shape}, target: {target.shape}"
         )
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
@@ -816,8 +815,8 @@ def cosine_embedding_loss(
     checks.rank("cosine_embedding_loss", "target", target, 0, 1)
     if not input1.ndim == input2.ndim == target.ndim + 1:
         raise RuntimeError(
-            f"cosine_embedding_loss(): a {target.ndim}D target expects {target.ndim + 1}D inputs, but got input1 of shape "
-            f"{list(input1.shape)} and input2 of shape {list(input2.shape)}"
+            f"cosine_embedding_loss(): {target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with "
+            f"sizes {list(input1.shape)} and {list(input2.shape)}"
         )
     return _cosine_losses(input1, input2, target, margin, reduction)
 
@@ -918,8 +917,8 @@ def triplet_margin_with_distance_loss(
         raise ValueError(f"triplet_margin_loss(): margin must be greater than 0, got {margin}")
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise RuntimeError(
-            f"triplet_margin_loss(): expected anchor, positive and negative to have as many dimensions, but got shapes "
-            f"{list(anchor.shape)}, {list(positive.shape)} and {list(negative.shape)}"
+            f"triplet_margin_loss(): The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
+            f"but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
         )
     distance = pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
@@ -1012,14 +1011,14 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     classes = input.shape[-1] if input.ndim else 1
     if not holds(target >= -1):
         raise RuntimeError(
-            f"multilabel_margin_loss(): target {int(target.min().item())} is no class of {classes}"
+            f"multilabel_margin_loss(): argument #2 'target' is out of range: {int(target.min().item())} is no class of {classes}"
         )
     x, y = (t.reshape(-1, classes) for t in (input, target))
     listed = (y < 0).cumsum(1) == 0
     inside = y.masked_fill(~listed, 0)
     if not holds(inside < classes):
         raise RuntimeError(
-            f"multilabel_margin_loss(): target {int(inside.max().item())} is no class of {classes}"
+            f"multilabel_margin_loss(): argument #2 'target' is out of range: {int(inside.max().item())} is no class of {classes}"
         )
     own = y.new_zeros(y.shape).scatter_add(1, inside, listed.to(y.dtype)) > 0
     gap = (1.0 - x.gather(1, inside).unsqueeze(2) + x.unsqueeze(1)).relu()
