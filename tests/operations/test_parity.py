@@ -195,3 +195,11 @@ def test_norms_without_an_identity_refuse_nothing(ord):
         with pytest.raises(RuntimeError, match="does not have an identity"):
             flambeau.linalg.vector_norm(flambeau.ones(shape), ord, dim)
     assert flambeau.linalg.vector_norm(flambeau.ones(0, 2), ord, 1).shape == (0,)
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "rfft2", "irfft2"])
+def test_a_single_number_has_no_dimension_to_transform(name):
+    with pytest.raises(
+        IndexError, match=rf"fft\.{name}\(\): Dimension specified as -[12] but tensor has no dimensions"
+    ):
+        getattr(flambeau.fft, name)(flambeau.tensor(1.0))
