@@ -29,8 +29,16 @@ def _own(data: Tensor, name: str) -> Tensor:
     return data
 
 
+def _of_own_class(data: Tensor) -> bool:
+    """Whether the data is of a user's class of tensors, which it keeps."""
+    kind = type(data)
+    return (
+        kind is not Tensor and not issubclass(kind, (Parameter, Buffer)) and _own(data, "Parameter") is data
+    )
+
+
 class _OfWrappers(type(Protocol)):  # type: ignore[misc]
-    """A wrapper subclass stays of its class as a parameter, and is one.  Derived from the class of protocols, so that classes may be
+    """A user's class of tensors stays of its class as a parameter, and is one.  Derived from the class of protocols, so that classes may be
     both.
     """
 
@@ -69,7 +77,7 @@ class Parameter(Tensor, metaclass=_OfWrappers):
             data = empty(0)
         elif not isinstance(data, Tensor):
             raise AttributeError(f"Parameter(): argument 'data' must be a Tensor, not {type(data).__name__}")
-        if is_wrapping(data):
+        if is_wrapping(data) or _of_own_class(data):
             wrapper = data.detach().requires_grad_(requires_grad)
             if type(wrapper) is not type(data):
                 raise RuntimeError(
