@@ -640,7 +640,7 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: _Sequence[_int], stride
     """A row-major copy of `input` with `src` at the places of `as_strided(size, stride, storage_offset)`."""
 def as_tensor(data: _Any, dtype: _dtype | None = None, device: _device | _str | _int | None = None, *, layout: _layout | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """As `tensor`, but a tensor of the right dtype is returned as it is, and a NumPy array shares its memory."""
-def asarray(obj: _Any, *, dtype: _dtype | None = None, device: _device | _str | _int | None = None, copy: _Any = None, requires_grad: _bool = False) -> Tensor:
+def asarray(obj: _Any, *, dtype: _dtype | None = None, device: _device | _str | _int | None = None, copy: _Any = None, requires_grad: _bool | None = None) -> Tensor:
     """A tensor of `obj`, sharing its memory where that is possible and `copy` is not True."""
 def asin(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """arcsin(input), the arc sine in radians, element by element; integers become the default dtype."""

@@ -92,7 +92,8 @@ class Tensor(TensorBase):
             "_overrides_while_alive"
         ):  # whoever makes instances of those says when
             add_override_class(cls)
-        if not any(name in vars(cls) for name in _OPERATORS):
+        others = [vars(base) for base in cls.__mro__ if base not in (Tensor, TensorBase, object)]
+        if not any(name in members for members in others for name in _OPERATORS):
             inherit_operators(cls)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -228,7 +228,10 @@ class TypedStorage:
         return iter(self.tolist())
 
     def __repr__(self) -> str:
-        return f"[{display.public('storage.TypedStorage')}(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+        described = f"[{display.public('storage.TypedStorage')}(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+        if self.device.type == "meta":
+            return f"...\n{described}"
+        return "".join(f" {element}\n" for element in self.tolist()) + described
 
     # copies and changes
     def copy_(self, source: TypedStorage | UntypedStorage, non_blocking: bool | None = None) -> TypedStorage:

@@ -173,8 +173,8 @@ def dual(tensor: TensorBase, tangent: TensorBase, level: Any) -> TensorBase:
             )
     if tuple(tensor.shape) != tuple(tangent.shape):
         raise RuntimeError(
-            f"make_dual(): Expected tangent to have the shape of the primal, {tuple(tensor.shape)}, but got "
-            f"{tuple(tangent.shape)}"
+            "make_dual(): Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(tensor.shape)} while the given forward gradient is of size {list(tangent.shape)}."
         )
     if tensor.dtype != tangent.dtype:
         raise TypeError(

@@ -10,6 +10,7 @@ from ..core import tape as _tape
 from ..core.base.callbacks import callbacks
 from ..core.base.tensor import TensorBase
 from ..core.call.interceptors import has_interceptors
+from ..core.make.create import ones
 from ..core.places.join import stack
 from . import graph
 
@@ -45,33 +46,39 @@ def _first_gradient(out: Any, grad: Any, k: int, who: str) -> TensorBase:
     if grad is not None and not isinstance(grad, TensorBase):
         raise TypeError(f"{who}(): gradients can be either Tensors or None, but got {type(grad).__name__}")
     if isinstance(out, graph.GradientEdge):
-        if grad is None:
-            raise RuntimeError(f"{who}(): element {k} is a GradientEdge, which needs a gradient to be given")
-        return grad
-    if not isinstance(out, TensorBase):
+        if out.made_of is None:  # an edge that was not made of a tensor
+            if grad is None:
+                raise RuntimeError(
+                    f"{who}(): element {k} is a GradientEdge, which needs a gradient to be given"
+                )
+            return grad
+        shape, dtype, device = out.made_of
+    elif not isinstance(out, TensorBase):
         raise TypeError(
             f"{who}(): argument 'outputs' must be Tensors, got {type(out).__name__} at position {k}"
         )
-    if not out.requires_grad:
+    elif not out.requires_grad:
         raise RuntimeError(
             f"{who}(): element {k} of tensors does not require grad and does not have a grad_fn"
         )
+    else:
+        shape, dtype, device = out.shape, out.dtype, out.device
     if grad is None:
-        if out.numel() != 1:
+        if shape.numel() != 1:
             raise RuntimeError(
-                f"{who}(): grad can be implicitly created only for scalar outputs, got shape {tuple(out.shape)}"
+                f"{who}(): grad can be implicitly created only for scalar outputs, got shape {tuple(shape)}"
             )
-        if out.is_complex():
+        if dtype.is_complex:
             raise RuntimeError(
-                f"{who}(): grad can be implicitly created only for real scalar outputs but got {out.dtype}"
+                f"{who}(): grad can be implicitly created only for real scalar outputs but got {dtype}"
             )
-        return out.new_ones(out.shape)
-    if tuple(grad.shape) != tuple(out.shape):
+        return out.new_ones(shape) if isinstance(out, TensorBase) else ones(shape, dtype=dtype, device=device)
+    if tuple(grad.shape) != tuple(shape):
         raise RuntimeError(
             f"Mismatch in shape: grad_output[{k}] has a shape of {tuple(grad.shape)} and output[{k}] has a shape of "
-            f"{tuple(out.shape)}."
+            f"{tuple(shape)}."
         )
-    return grad if grad.dtype == out.dtype else grad.to(out.dtype)
+    return grad if grad.dtype == dtype else grad.to(dtype)
 
 
 def backward(

@@ -24,14 +24,18 @@ __all__ = [
 ]
 
 
-class GradientEdge(NamedTuple):
+class _Edge(NamedTuple):
+    node: Node
+    output_nr: int
+
+
+class GradientEdge(_Edge):
     """Where a tensor's gradient goes: a node and which of its outputs.
 
     `autograd.grad` and `autograd.backward` take edges in the place of tensors.
     """
 
-    node: Node
-    output_nr: int
+    made_of: tuple[Any, Any, Any] | None = None  # the tensor's shape, dtype and device, where it is known
 
 
 def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
@@ -51,7 +55,9 @@ def get_gradient_edge(tensor: TensorBase) -> GradientEdge:
             "It is not possible to get the gradient edge for a Tensor that does not require gradients."
         )
     node = tensor.grad_fn
-    return GradientEdge(AccumulateGrad(tensor) if node is None else node, tensor.output_nr)
+    edge = GradientEdge(AccumulateGrad(tensor) if node is None else node, tensor.output_nr)
+    edge.made_of = tensor.shape, tensor.dtype, tensor.device
+    return edge
 
 
 def increment_version(tensor: TensorBase | Sequence[TensorBase]) -> None:

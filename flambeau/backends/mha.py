@@ -1,6 +1,7 @@
 """The fast path of `nn.MultiheadAttention` and transformer layers, which PyTorch has for inference.
 
-Here training and inference take one path.  The switch is kept as programs set it, and changes nothing.
+Here training and inference take one path.  The switch says whether `nn.TransformerEncoder` makes zeros of padded places where the fast path
+of PyTorch's does.
 """
 
 from __future__ import annotations

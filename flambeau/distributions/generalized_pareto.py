@@ -10,6 +10,7 @@ from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import empty
 from . import constraints
+from ._draws import in_turn
 from ._fused import fn, fused, made_of, vanishing
 from .distribution import Distribution
 from .utils import broadcast_all
@@ -126,7 +127,9 @@ class GeneralizedPareto(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         noise = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
-        return made_of(_gpd_from_exponential, noise.exponential_(), *self._all)
+        # PyTorch draws the quantiles' places, where its numbers are wanted.
+        noise = -(-noise.uniform_()).log1p() if in_turn(self.loc) else noise.exponential_()
+        return made_of(_gpd_from_exponential, noise, *self._all)
 
     def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:

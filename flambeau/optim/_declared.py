@@ -207,7 +207,7 @@ class Declared(Optimizer):
         if options.get("fused"):
             for other in ("differentiable", "foreach"):
                 if options.get(other):
-                    raise RuntimeError(f"{name}: fused=True and {other}=True exclude each other")
+                    raise RuntimeError(f"{name}: `fused` and `{other}` cannot be `True` together")
 
     def _complete_all(self) -> None:
         """Makes the entries of all parameters, where they are there from the start."""

@@ -60,9 +60,7 @@ def _functions(name: str, optimizer: Optimizer, lr_lambda: Any) -> list[Callable
     if not isinstance(lr_lambda, (list, tuple)):
         return [lr_lambda] * groups
     if len(lr_lambda) != groups:
-        raise ValueError(
-            f"{name}: lr_lambda must have one function a group: got {len(lr_lambda)}, wanted {groups}"
-        )
+        raise ValueError(f"{name}: Expected {groups} lr_lambdas, one a group, but got {len(lr_lambda)}")
     return list(lr_lambda)
 
 
@@ -257,7 +255,7 @@ class ConstantLR(_Multiplying):
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
     ) -> None:
         if not 0 <= factor <= 1.0:
-            raise ValueError(f"ConstantLR: factor must be in [0, 1], got {factor}")
+            raise ValueError(f"Constant multiplicative factor expected to be between 0 and 1, got {factor}")
         self.factor = factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
@@ -299,10 +297,10 @@ class LinearLR(_Multiplying):
     ) -> None:
         if not 0 < start_factor <= 1.0:
             raise ValueError(
-                f"LinearLR: start_factor must be greater than 0 and at most 1, got {start_factor}"
+                f"Starting multiplicative factor expected to be greater than 0 and less or equal to 1, got {start_factor}"
             )
         if not 0 <= end_factor <= 1.0:
-            raise ValueError(f"LinearLR: end_factor must be in [0, 1], got {end_factor}")
+            raise ValueError(f"Ending multiplicative factor expected to be between 0 and 1, got {end_factor}")
         self.start_factor = start_factor
         self.end_factor = end_factor
         self.total_iters = total_iters

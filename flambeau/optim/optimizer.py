@@ -197,15 +197,15 @@ class Optimizer:
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, TensorBase):
             raise TypeError(
-                f"{type(self).__name__}: params must be an iterable of tensors or of dicts, got one tensor "
-                f"of shape {tuple(params.shape)}"
+                f"{type(self).__name__}: params argument given to the optimizer should be an iterable of Tensors or "
+                f"dicts, but got one tensor of shape {tuple(params.shape)}"
             )
         self.defaults = defaults
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
         groups = list(params)
         if not groups:
-            raise ValueError(f"{type(self).__name__}: params is empty, wanted at least one parameter")
+            raise ValueError(f"{type(self).__name__}: optimizer got an empty parameter list")
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -276,19 +276,23 @@ class Optimizer:
         if isinstance(params, TensorBase):
             params = [params]
         elif isinstance(params, (set, frozenset)):
-            raise TypeError(f"{where}: params must be in an ordered collection such as a list, got a set")
+            raise TypeError(
+                f"{where}: optimizer parameters need to be organized in ordered collections such as a list, got a set"
+            )
         params = list(params)
         names = [p[0] for p in params if isinstance(p, tuple)]
         if names:
             if len(names) != len(params):
                 raise ValueError(
-                    f"{where}: all parameters must be named or none, got {len(names)} names for "
-                    f"{len(params)} parameters"
+                    f"{where}: all optimizer params should be with/without names. Some param names are missing: got "
+                    f"{len(names)} names for {len(params)} parameters"
                 )
             params = [p[1] for p in params]
         for i, p in enumerate(params):
             if not isinstance(p, TensorBase):
-                raise TypeError(f"{where}: params[{i}] must be a tensor, got {type(p).__name__}")
+                raise TypeError(
+                    f"{where}: optimizer can only optimize Tensors, but one of the params is {type(p).__name__}: params[{i}]"
+                )
             refusal = self._refusal(p)
             if refusal is not None:
                 raise ValueError(f"{where}: params[{i}]: {refusal}")
@@ -304,7 +308,7 @@ class Optimizer:
                 )
         named = bool(names) or "param_names" in param_group
         if self.param_groups and named != ("param_names" in self.param_groups[0]):
-            raise ValueError(f"{where}: either all parameter groups have named parameters or none has")
+            raise ValueError(f"{where}: all optimizer param groups should be with/without names")
         if len(set(params)) != len(params):
             warnings.warn(
                 f"{where}: the group contains duplicate parameters, which are updated twice", stacklevel=3
@@ -368,14 +372,14 @@ class Optimizer:
         saved = deepcopy(state_dict["param_groups"])
         if len(saved) != len(self.param_groups):
             raise ValueError(
-                f"{where}: the loaded state has {len(saved)} parameter groups, the optimizer has "
-                f"{len(self.param_groups)}"
+                f"{where}: loaded state dict has a different number of parameter groups: {len(saved)}, the optimizer "
+                f"has {len(self.param_groups)}"
             )
         for i, (group, new) in enumerate(zip(self.param_groups, saved)):
             if len(group["params"]) != len(new["params"]):
                 raise ValueError(
-                    f"{where}: parameter group {i} of the loaded state has {len(new['params'])} "
-                    f"parameters, that of the optimizer {len(group['params'])}"
+                    f"{where}: loaded state dict contains a parameter group that doesn't match the size of "
+                    f"optimizer's group: group {i} has {len(new['params'])} parameters, wanted {len(group['params'])}"
                 )
         owner = {
             index: (p, new)

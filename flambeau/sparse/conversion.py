@@ -22,7 +22,7 @@ from .patterns import (
     Coordinates,
     where_they_are,
 )
-from .tensors import NAMES, SparseTensor, sparse, tiles, values_of
+from .tensors import NAMES, SparseTensor, overrides, sparse, tiles, values_of
 
 _operations = published("")
 _stack, _cat = _operations["stack"], _operations["cat"]
@@ -364,3 +364,16 @@ def to_sparse_bsc(self: TensorBase, blocksize: tuple[int, int], dense_dim: int |
     tensor([0, 1, 2])
     """
     return _sparse_of(self, None, formats.sparse_bsc, blocksize, dense_dim)
+
+
+@overrides("numpy", "__array__")
+def _numpy(x: SparseTensor, *args: Any, **kwargs: Any) -> Any:
+    """TypeError: an array lists all elements."""
+    raise TypeError(
+        f"numpy(): can't convert {NAMES[x.layout]} layout tensor to numpy. Use Tensor.to_dense() first."
+    )
+
+
+@overrides("__setitem__")
+def _assign(x: SparseTensor, *args: Any) -> Any:
+    raise TypeError(f"__setitem__(): Cannot assign to a sparse tensor, of layout {x.layout}")

@@ -164,6 +164,11 @@ def test_edges_stand_for_tensors():
     assert autograd.grad(z, [edge, start], retain_graph=True)[0].tolist() == [2.0, 4.0]
     autograd.backward(start, flambeau.tensor([1.0, 10.0], dtype=flambeau.float64), inputs=[edge])
     assert x.grad.tolist() == [2.0, 40.0]
+    total, several = graph.get_gradient_edge((x * 3).sum()), graph.get_gradient_edge(x * 3)
+    assert autograd.grad(total, x)[0].tolist() == [3.0, 3.0]
+    for given, message in ((None, "only for scalar outputs"), (flambeau.ones(3), "Mismatch in shape")):
+        with pytest.raises(RuntimeError, match=message):
+            autograd.grad(several, x, given)
     with pytest.raises(RuntimeError, match="gradient edge"):
         graph.get_gradient_edge(flambeau.ones(1))
 

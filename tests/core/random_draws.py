@@ -272,7 +272,8 @@ def sampled(kind: str, *arguments: Any) -> Callable:
 for name, *given in (
     ("Bernoulli", [0.3, 0.8]), ("Beta", [0.7, 3.0], [2.0, 0.4]), ("Binomial", 30, [0.1, 0.6]), ("Categorical", [0.1, 0.5, 0.4]),
     ("Cauchy", 1.0, 2.0), ("Chi2", [2.5, 3.0]), ("ContinuousBernoulli", [0.3, 0.8]), ("Dirichlet", [0.7, 2.0, 3.0]),
-    ("Exponential", [0.5, 2.0]), ("FisherSnedecor", 3.0, 5.0), ("Gamma", [0.5, 2.0], [1.0, 3.0]), ("Geometric", [0.3, 0.8]),
+    ("Exponential", [0.5, 2.0]), ("FisherSnedecor", 3.0, 5.0), ("Gamma", [0.5, 2.0], [1.0, 3.0]), ("GeneralizedPareto", 0.5, 2.0, 0.2),
+    ("Geometric", [0.3, 0.8]),
     ("Gumbel", 1.0, 2.0), ("HalfCauchy", 2.0), ("HalfNormal", [2.0, 3.0]), ("InverseGamma", 3.0, 2.0),
     ("Kumaraswamy", 2.0, 3.0), ("Laplace", 1.0, 2.0), ("LKJCholesky", 3, 1.5), ("LogNormal", 0.5, 0.7),
     ("LogisticNormal", [0.5, 0.7], [1.0, 2.0]), ("Multinomial", 20, [0.1, 0.5, 0.4]), ("NegativeBinomial", 5.0, [0.3, 0.6]),

@@ -412,7 +412,7 @@ def test_asarray():
     check(flambeau.asarray(bytearray(8), dtype=flambeau.int32), np.zeros(2, "i4"))
     check(flambeau.asarray([1, 2]), np.array([1, 2]))
     t = flambeau.ones(2, requires_grad=True)
-    assert not flambeau.asarray(t).requires_grad
+    assert not flambeau.asarray(t, requires_grad=False).requires_grad
     assert flambeau.asarray(t, requires_grad=True).is_leaf
     with pytest.raises(ValueError, match="can't alias arbitrary sequence"):
         flambeau.asarray([1, 2], copy=False)
@@ -707,3 +707,27 @@ def test_fills_of_any_length_and_place(kind):
             end = begin + elements * width
             assert (np.frombuffer(bytes(data[begin:end]), dtype=kind) == number).all()
             assert data[:begin] == b"\xa5" * begin and data[end:] == b"\xa5" * 70
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"copy": True}, {"copy": False}, {"dtype": flambeau.float64}], ids=str
+)
+def test_asarray_leaves_tensors_on_the_tape(options):
+    """Unless `requires_grad` says otherwise."""
+    leaf = flambeau.ones(2, requires_grad=True)
+    for x in (leaf, leaf * 2, flambeau.ones(2), flambeau.nn.Parameter(flambeau.ones(2))):
+        same = not options.get("copy") and "dtype" not in options
+        for requires_grad in (None, True):
+            found = flambeau.asarray(x, requires_grad=requires_grad, **options)
+            assert found.requires_grad == (x.requires_grad or bool(requires_grad))
+            if x.requires_grad:
+                assert (found is x) == same and flambeau.autograd.grad(found.sum(), x)[0].tolist() == [
+                    1.0,
+                    1.0,
+                ]
+        alone = flambeau.asarray(x, requires_grad=False, **options)
+        assert not alone.requires_grad and (alone.data_ptr() == x.data_ptr()) == same
+    assert (
+        not flambeau.asarray([1.0]).requires_grad
+        and flambeau.asarray([1.0], requires_grad=True).requires_grad
+    )

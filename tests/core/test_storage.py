@@ -259,6 +259,15 @@ def test_old_names(name, kind):
 
 
 @pytest.mark.filterwarnings("ignore:TypedStorage")
+def test_typed_storages_show_their_elements():
+    described = "[flambeau.storage.TypedStorage(dtype=flambeau.{}, device={}) of size {}]"
+    assert repr(torch.FloatStorage([1.0, 2.5])) == " 1.0\n 2.5\n" + described.format("float32", "cpu", 2)
+    assert str(torch.BoolStorage([True])) == " True\n" + described.format("bool", "cpu", 1)
+    assert str(torch.LongStorage()) == described.format("int64", "cpu", 0)
+    assert str(torch.ones(2, device="meta").storage()) == "...\n" + described.format("float32", "meta", 2)
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage")
 def test_typed_storages_refuse():
     s = torch.FloatStorage(3)
     for wrong, error in (

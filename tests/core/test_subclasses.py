@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 
@@ -124,3 +126,92 @@ def test_another_librarys_function_is_called_once():
         calls.clear()
         assert foreign(x, 3) == "refused" and calls == [3, 3]
         assert foreign(x, 4) == "refused" and (x + x).tolist() == [2, 2]  # nothing is left of the call before
+
+
+# --- operators ------------------------------
+BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+IN_PLACE = [f"i{name}" for name in BINARY if name != "matmul"]
+COMPARED = {
+    "eq": "eq",
+    "ne": "ne",
+    "lt": "gt",
+    "le": "ge",
+    "gt": "lt",
+    "ge": "le",
+}  # and what Python asks of the right
+UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operator.invert}
+LOOKED_AT = {
+    "getitem": lambda x: x[0], "setitem": lambda x: operator.setitem(x, 0, 1), "len": len, "iter": iter, "bool": bool, "int": int,
+    "float": float, "complex": complex, "index": operator.index, "hash": hash,
+}  # fmt: skip
+NUMBERS = {
+    "int": 7,
+    "float": 7.0,
+    "complex": 7j,
+    "index": 7,
+    "hash": 7,
+    "bool": True,
+    "len": 7,
+    "iter": iter(()),
+}
+
+
+def call_of(name):
+    """What calls `__name__` of a tensor."""
+    if name in UNARY or name in LOOKED_AT:
+        return UNARY.get(name) or LOOKED_AT[name]
+    if name in COMPARED:
+        return lambda x: getattr(operator, name)(x, 2)
+    if name.startswith("r") and name[1:] in BINARY:
+        return lambda x: getattr(operator, name[1:] + "_" * (name[1:] in ("and", "or")))(2, x)
+    return lambda x: getattr(operator, name + "_" * (name in ("and", "or")))(x, 2)
+
+
+@pytest.mark.parametrize("way", ["own", "inherited", "twice inherited", "mixed in"])
+@pytest.mark.parametrize(
+    "name", [*BINARY, *(f"r{n}" for n in BINARY), *IN_PLACE, *COMPARED, *UNARY, *LOOKED_AT]
+)
+def test_operators_of_classes_are_called(name, way):
+    """Wherever in the class's bases one is defined."""
+    called = []
+
+    def own(self, *args):
+        called.append(args)
+        return NUMBERS.get(name, self)
+
+    members = {f"__{name}__": own, **({"__hash__": None} if name == "eq" else {})}
+    if way == "mixed in":
+        cls = type("Sub", (type("Mixin", (), members), flambeau.Tensor), {})
+    else:
+        cls = type("Sub", (flambeau.Tensor,), members)
+        for _ in range(("own", "inherited", "twice inherited").index(way)):
+            cls = type("Sub", (cls,), {})
+    call_of(name)(flambeau.tensor(1).as_subclass(cls))
+    assert len(called) == 1
+
+
+@pytest.mark.parametrize("override", ["getitem", "len", "eq", "add", "rmul", "neg"])
+@pytest.mark.parametrize("name", [*BINARY, *COMPARED])
+def test_operators_see_operands_in_their_order(name, override):
+    """A tensor on the left and one of a class on the right: what sees all calls of the class sees the operator itself, whatever
+    else the class overrides.
+    """
+    seen = []
+
+    def overridden(cls, func, types, args=(), kwargs=None):
+        seen.append((func.__name__, *(type(a).__name__ for a in args)))
+        return flambeau.tensor(True)
+
+    act = getattr(operator, name + "_" * (name in ("and", "or")))
+    members = {"__torch_function__": classmethod(overridden)}
+    others = {f"__{override}__": lambda self, *args: None, "__hash__": None}
+    left, found = flambeau.ones(2, 2).long(), []
+    for cls in (type("Sub", (flambeau.Tensor,), members), type("Sub", (flambeau.Tensor,), members | others)):
+        right = left.clone().as_subclass(cls)
+        seen.clear()
+        act(left, right)
+        found.append(list(seen))
+    if name in BINARY:
+        assert [call[1:] for call in found[0]] == [("Tensor", "Sub")]
+    if override not in (name, f"r{name}"):
+        assert found[0] == found[1] != []

@@ -155,7 +155,7 @@ def groups_and_hooks(rank, size):
     assert not torch.equal(model[0].weight, frozen)
     # A group of parameters that leaves a process without any.
     for wrong in (layers[4].weight, [layers[4].weight], {"params": {layers[4].weight}}):
-        with pytest.raises(TypeError, match="param_group must be a dict|in an ordered collection"):
+        with pytest.raises(TypeError, match="param_group must be a dict|in ordered collections"):
             zero.add_param_group(wrong)
     few = nn.Parameter(torch.ones(3))
     single = ZeroRedundancyOptimizer([few], torch.optim.SGD, lr=1.0)

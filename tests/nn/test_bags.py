@@ -219,3 +219,62 @@ def test_bags_of_nothing(mode):
         assert F.embedding_bag(none, table, none, mode=mode).shape == (0, columns)
         assert F.embedding_bag(none.reshape(4, 0), table, mode=mode).shape == (4, columns)
         assert F.embedding_bag(none.reshape(0, 4), table, mode=mode).shape == (0, columns)
+
+
+@pytest.mark.parametrize("options", range(8))
+def test_numbers_of_32_bits_do_what_those_of_64_do(options):
+    """With each choice of `max_norm`, `scale_grad_by_freq` and `sparse`, for single rows and for bags."""
+    numbers = [[0, 2, 3], [2, 2, 5]]
+    flags = {"max_norm": 0.5, "scale_grad_by_freq": True, "sparse": True}
+    flags = {name: value for k, (name, value) in enumerate(flags.items()) if options >> k & 1}
+    for mode in (None, "sum", "mean", *(() if "sparse" in flags else ("max",))):
+        results = []
+        for dtype in (flambeau.int32, flambeau.int64):
+            flambeau.manual_seed(0)
+            table = flambeau.randn(6, 3, requires_grad=True)
+            run = F.embedding if mode is None else functools.partial(F.embedding_bag, mode=mode)
+            found = run(flambeau.tensor(numbers, dtype=dtype), table, **flags)
+            found.sin().sum().backward()
+            results.append([found.tolist(), table.tolist(), table.grad.to_dense().tolist()])
+        assert results[0] == results[1], (mode, flags)
+
+
+def test_factors_have_the_dtype_of_the_table():
+    numbers = flambeau.tensor([[0, 1]])
+    with pytest.raises(RuntimeError, match="per_sample_weights of the dtype of weight"):
+        F.embedding_bag(
+            numbers, flambeau.ones(2, 3), mode="sum", per_sample_weights=flambeau.ones(1, 2).double()
+        )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [flambeau.float32, flambeau.float64, flambeau.bfloat16], ids=str)
+def test_all_numbers_shorten_rows(mode, dtype):
+    """Those of the padding and behind the last offset, too, which are in no bag; rows that no number names stay as long."""
+    numbers, starts = flambeau.tensor([0, 2, 3, 1]), flambeau.tensor([0, 1, 3])
+    for padding in (None, 2):
+        table = flambeau.full((5, 4), 3.0, dtype=dtype, requires_grad=True)
+        found = F.embedding_bag(
+            numbers, table, starts, max_norm=1.0, mode=mode, padding_idx=padding, include_last_offset=True
+        )
+        lengths = table.detach().float().norm(dim=1)
+        assert (lengths[:4] <= 1.01).all() and lengths[4] == 6
+        short = table.detach().clone()
+        assert found.equal(
+            F.embedding_bag(numbers, short, starts, mode=mode, padding_idx=padding, include_last_offset=True)
+        )
+        found.sum().backward()
+        assert table.grad[:1].any() and not table.grad[[1, 4]].any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("max_norm", [None, 1.0])
+def test_bags_of_nothing_have_gradients(mode, max_norm):
+    for numbers in ([], [1, 1]):
+        table = flambeau.ones(3, 2, requires_grad=True)
+        given = flambeau.tensor(numbers, dtype=flambeau.int64)
+        found = F.embedding_bag(
+            given, table, flambeau.tensor([0, 0]), max_norm=max_norm, mode=mode, padding_idx=1
+        )
+        found.sum().backward()
+        assert not found.any() and not table.grad.any()

@@ -233,3 +233,22 @@ def test_lstm_gradients_of_any_order():
 
     assert flambeau.autograd.gradcheck(outputs, (x, h, c, *layer.parameters()))
     assert flambeau.autograd.gradgradcheck(lambda x, h, c: outputs(x, h, c)[0], (x, h, c))
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_states_of_cells_fit_the_input(kind):
+    layer = getattr(nn, f"{kind}Cell")(6, 4)
+    x, fits = flambeau.zeros(2, 6), flambeau.zeros(2, 4)
+    for bad in (flambeau.zeros(1, 4), flambeau.zeros(3, 4), flambeau.zeros(2, 1), flambeau.zeros(4)):
+        for state in ((bad, fits), (fits, bad)) if kind == "LSTM" else (bad,):
+            with pytest.raises(RuntimeError, match="doesn't match hidden|inconsistent hidden_size"):
+                layer(x, state)
+
+
+def test_projections_are_for_lstm_and_flat_weights_list_all():
+    for cls in (nn.RNN, nn.GRU):
+        with pytest.raises(ValueError, match="proj_size argument is only supported for LSTM"):
+            cls(3, 5, proj_size=2)
+    layer = nn.LSTM(3, 5, 2, bidirectional=True, proj_size=2)
+    assert layer._flat_weights_names == [name for name, _ in layer.named_parameters()]
+    assert all(a is b for a, b in zip(layer._flat_weights, layer.parameters(), strict=True))

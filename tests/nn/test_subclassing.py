@@ -412,3 +412,57 @@ def test_a_state_may_be_changed_before_it_is_pickled():
 
     model = Model()
     assert not hasattr(copy.deepcopy(model), "cache") and hasattr(model, "cache")
+
+
+class Tagged(flambeau.Tensor):
+    """A class of a user's, with a method that operations go through."""
+
+    seen = 0
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen += 1
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+@pytest.mark.parametrize(
+    "made", [lambda x: x.as_subclass(Tagged), Tagged], ids=["as_subclass", "constructor"]
+)
+def test_a_parameter_keeps_its_class(made):
+    """What trains, converts, copies and restores a module finds it, and leaves its class alone."""
+    given = made(flambeau.ones(2, 2))
+    weight = nn.Parameter(given)
+    assert type(weight) is Tagged and isinstance(weight, nn.Parameter) and not isinstance(given, nn.Parameter)
+    assert (
+        weight.is_leaf
+        and weight.requires_grad
+        and weight.data_ptr() == given.data_ptr()
+        and not given.requires_grad
+    )
+    layer = nn.Linear(2, 2)
+    layer.weight = weight
+    assert [type(p) for p in layer.parameters()] == [Tagged, nn.Parameter]
+    before = Tagged.seen
+    result = layer(flambeau.ones(1, 2))
+    assert type(result) is Tagged and Tagged.seen > before
+    result.sum().backward()
+    flambeau.optim.SGD(layer.parameters(), 0.5, momentum=0.9).step()
+    assert layer.weight is weight and weight.detach().tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    for other in (
+        copy.deepcopy(layer),
+        copy.deepcopy(layer).double(),
+        nn.Sequential(copy.deepcopy(layer)).half()[0],
+    ):
+        assert type(other.weight) is Tagged and isinstance(other.weight, nn.Parameter)
+        assert other.weight.tolist() == weight.tolist() and len(list(other.parameters())) == 2
+    layer.load_state_dict({"weight": flambeau.zeros(2, 2), "bias": flambeau.zeros(2)})
+    assert layer.weight is weight and not weight.any()
+    assert not nn.Parameter(given, requires_grad=False).requires_grad
+
+
+def test_a_class_that_detaches_to_another_is_no_parameter():
+    class Plain(flambeau.Tensor):
+        __torch_function__ = flambeau._C._disabled_torch_function_impl
+
+    with pytest.raises(RuntimeError, match="requires that detach\\(\\) returns an instance of the same type"):
+        nn.Parameter(flambeau.ones(2).as_subclass(Plain))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -299,3 +300,44 @@ def test_the_output_projection_is_named_as_in_pytorch():
         "MultiheadAttention(\n  (out_proj): NonDynamicallyQuantizableLinear(in_features=8, out_features=8, bias=True)\n)"
     )
     assert isinstance(attention.out_proj, nn.Linear)
+
+
+def test_padded_places_are_zeros_where_pytorch_cuts_them_off():
+    """In evaluation without gradients, for masks at the ends and no other mask; elsewhere they are computed like all others."""
+    layer = nn.TransformerEncoderLayer(E, HEADS, 16, dropout=0.0, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(E))
+    x = flambeau.randn(2, 5, E)
+    ends = flambeau.arange(5) >= flambeau.tensor([[5], [2]])
+    gaps = ends.clone()
+    gaps[1, 0] = True
+    added = flambeau.zeros(2, 5).masked_fill(ends, -math.inf)
+    nothing = encoder.norm(flambeau.zeros(3, E)).detach()
+    every = encoder(x, src_key_padding_mask=ends).detach()
+
+    def cut(padding, call=encoder, **options):
+        found = call(x, src_key_padding_mask=padding, **options).detach()
+        if padding is not gaps:
+            assert found[~ends].allclose(every[~ends], atol=1e-6)
+        zeros = found[1, 2:].equal(nothing)
+        assert zeros or padding is gaps or found.allclose(every, atol=1e-6)
+        return zeros
+
+    assert not cut(ends)
+    encoder.eval()
+    assert not cut(ends)
+    with flambeau.no_grad():
+        assert cut(ends) and cut(added) and not cut(gaps)
+        assert not cut(ends, mask=flambeau.zeros(5, 5, dtype=flambeau.bool))
+        assert not cut(ends, flambeau.compile(encoder))
+        assert encoder(x[1], src_key_padding_mask=ends[1]).allclose(every[1], atol=1e-6)
+        one_by_one = flambeau.vmap(
+            lambda x, p: encoder(x.unsqueeze(0), src_key_padding_mask=p.unsqueeze(0)).squeeze(0)
+        )
+        assert one_by_one(x, ends).allclose(every, atol=1e-6)
+        flambeau.backends.mha.set_fastpath_enabled(False)
+        assert not cut(ends)
+        flambeau.backends.mha.set_fastpath_enabled(True)
+    encoder.requires_grad_(False)
+    assert cut(ends)
+    encoder.use_nested_tensor = False
+    assert not cut(ends)

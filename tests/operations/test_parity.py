@@ -173,3 +173,33 @@ def test_frequencies(name):
         function(-1)
     with pytest.raises(RuntimeError, match="floating point or complex dtype"):
         function(4, dtype=flambeau.int64)
+
+
+def test_edges_and_ranges_of_histograms_are_checked():
+    """A range with an end too few would leave coordinates out."""
+    points, x = flambeau.rand(10, 2), flambeau.rand(5)
+    for ends in ([0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 1.0] * 3):
+        with pytest.raises(RuntimeError, match="expected range to have 4 elements"):
+            flambeau.histogramdd(points, [2, 3], range=ends)
+    for bins in (flambeau.tensor([0, 1]), flambeau.tensor([0.0, 1.0], dtype=flambeau.float64)):
+        with pytest.raises(RuntimeError, match="expected bins of the input's dtype"):
+            flambeau.histogram(x, bins)
+    for n in (0, 1):
+        with pytest.raises(RuntimeError, match="at least two edges"):
+            flambeau.histogram(x, flambeau.zeros(n))
+
+
+@pytest.mark.parametrize("ord", [float("inf"), float("-inf"), -1.0, -0.5])
+def test_norms_without_an_identity_refuse_nothing(ord):
+    for shape, dim in (((0,), None), ((2, 0), 1), ((2, 0), -1), ((2, 0, 3), (0, 1)), ((0, 2), ())):
+        with pytest.raises(RuntimeError, match="does not have an identity"):
+            flambeau.linalg.vector_norm(flambeau.ones(shape), ord, dim)
+    assert flambeau.linalg.vector_norm(flambeau.ones(0, 2), ord, 1).shape == (0,)
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "rfft2", "irfft2"])
+def test_a_single_number_has_no_dimension_to_transform(name):
+    with pytest.raises(
+        IndexError, match=rf"fft\.{name}\(\): Dimension specified as -[12] but tensor has no dimensions"
+    ):
+        getattr(flambeau.fft, name)(flambeau.tensor(1.0))

@@ -75,3 +75,11 @@ def test_results(entry, text):
         if module in STUBBED:
             kinds = declared(module)[name]
             assert any(fits(kind, found) for kind in kinds), (module, name, [ast.unparse(k) for k in kinds])
+
+
+@pytest.mark.parametrize("name", flambeau.return_types.__all__)
+def test_results_show_a_field_a_line(name):
+    kind = getattr(flambeau.return_types, name)
+    values = [flambeau.eye(2) * k for k in range(len(kind._fields))]
+    fields = ",\n".join(f"{field}={value!r}" for field, value in zip(kind._fields, values))
+    assert repr(kind(*values)) == str(kind(*values)) == f"flambeau.return_types.{name}(\n{fields})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -134,3 +135,31 @@ def test_running_extremes_are_those_of_the_scan(shape, dtype, monkeypatch):
     for one, other in zip(found, (given.cummax(-1), given.cummin(-1))):
         np.testing.assert_array_equal(one.values.numpy(), other.values.numpy())
         np.testing.assert_array_equal(one.indices.numpy(), other.indices.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])  # by rows, and by operations
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("rank", [2, 3])
+def test_the_grid_of_the_nearest_gets_zeros(rank, padding, dtype):
+    kind = getattr(fb, dtype)
+    image = fb.rand(2, 3, *(4, 5, 3)[:rank], dtype=kind, requires_grad=True)
+    grid = (fb.rand(2, *(3, 2, 4)[:rank], rank) * 3 - 1.5).to(kind).requires_grad_()
+    for aligned in (False, True):
+        result = F.grid_sample(image, grid, "nearest", padding, align_corners=aligned)
+        to_image, to_grid = fb.autograd.grad(result.sum(), (image, grid))
+        assert to_image.any() and to_grid.shape == grid.shape and not to_grid.any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("padding", ["border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("rank", [2, 3])
+def test_nan_in_a_grid_is_the_first_edge(rank, mode, padding, dtype):
+    kind = getattr(fb, dtype)
+    image = fb.rand(1, 2, *(4, 5, 3)[:rank]).to(kind)
+    grid = fb.rand(1, *(3, 2, 4)[:rank], rank).to(kind)
+    unknown, edge = grid.clone(), grid.clone()
+    unknown[..., 0, 0], edge[..., 0, 0] = math.nan, -1.0
+    unknown[..., 1, -1], edge[..., 1, -1] = math.nan, -1.0
+    found, wanted = (F.grid_sample(image, g, mode, padding, align_corners=True) for g in (unknown, edge))
+    assert found.equal(wanted)

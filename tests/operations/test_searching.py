@@ -152,3 +152,20 @@ def test_nonzero(shape, part):
     same(flambeau.nonzero(flambeau.tensor(a)), np.argwhere(a))
     for x, y in zip(flambeau.nonzero(flambeau.tensor(a), as_tuple=True), np.nonzero(a), strict=True):
         same(x, y)
+
+
+@pytest.mark.parametrize("number", [True, 0, 2, 1.5, 2.0, -0.5, 0.1, float("inf"), float("nan")])
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "float32", "float64"])
+def test_searched_numbers_are_those_of_tensors(dtype, number):
+    """A Python number keeps its fraction among integers, and is rounded as arithmetic rounds it among floats."""
+    bounds = flambeau.tensor([0, 1, 2, 3], dtype=getattr(flambeau, dtype)) / (1 if "int" in dtype else 10)
+    bounds = bounds.to(getattr(flambeau, dtype))
+    common = flambeau.result_type(bounds, number)
+    for right in (False, True):
+        wanted = np.searchsorted(
+            bounds.to(common).numpy(),
+            flambeau.tensor(number, dtype=common).item(),
+            "right" if right else "left",
+        )
+        assert flambeau.searchsorted(bounds, number, right=right).item() == wanted
+        assert flambeau.bucketize(number, bounds, right=right).item() == wanted

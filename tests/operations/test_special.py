@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 
 import mpmath
 import numpy as np
@@ -177,3 +178,20 @@ def test_out_is_checked():
         flambeau.special.i1(x, out=flambeau.empty(3))
     with pytest.raises(RuntimeError, match="automatic differentiation"):
         flambeau.special.i1(x.requires_grad_(), out=flambeau.empty(2))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_airy_of_large_numbers(dtype):
+    """Ai vanishes on the right; on the left it is a wave whose place in its period is known while eps · x^(3/2) is small."""
+    kind = getattr(flambeau, dtype)
+    right = flambeau.tensor([200.0, 1e4, 1e6, 1.1e6, 1e8, 1e30, math.inf], dtype=kind)
+    assert flambeau.special.airy_ai(right).tolist() == [0.0] * len(right)
+    left = flambeau.tensor([-1e4, -1e5, -1e6, -1.1e6, -1e7, -1e8], dtype=kind)
+    with mpmath.workdps(40):
+        wanted = [float(mpmath.airyai(x)) for x in left.tolist()]
+    found = flambeau.special.airy_ai(left).tolist()
+    for x, ours, exact in zip(left.tolist(), found, wanted, strict=True):
+        lost = abs(x) ** 1.5 * 2.0**-52 + 1e-6 * (dtype == "float32")
+        assert abs(ours - exact) <= 4 * lost / abs(x) ** 0.25, x
+    far = flambeau.special.airy_ai(flambeau.tensor([-1e30, -3e38, -math.inf, math.nan], dtype=kind))
+    assert far[:3].abs().max() < 1e-7 and far[3].isnan()

@@ -147,7 +147,7 @@ def test_groups_have_their_own_rates():
     assert scheduler.base_lrs == [1.0, 2.0]
     assert [g["initial_lr"] for g in scheduler.optimizer.param_groups] == [1.0, 2.0]
     for cls in (lr.LambdaLR, lr.MultiplicativeLR):
-        with pytest.raises(ValueError, match="one function a group"):
+        with pytest.raises(ValueError, match="Expected . lr_lambdas, one a group, but got"):
             cls(optimizer(1.0, 2.0), [abs])
 
 

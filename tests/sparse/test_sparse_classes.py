@@ -34,3 +34,16 @@ def test_old_classes_make_and_tell_tensors(name, kind):
         and cls(indices, values).shape == (3,)
     )
     assert cls.is_sparse and cls.__module__ == "flambeau.sparse"
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+def test_neither_arrays_nor_assignments(layout):
+    """TypeErrors, as of an object that is no array."""
+    x = torch.eye(4).to_sparse(
+        layout=getattr(torch, f"sparse_{layout}"), blocksize=(2, 2) if layout[0] == "b" else None
+    )
+    for read in (x.numpy, lambda: x.numpy(force=True), lambda: np.asarray(x), lambda: np.array(x)):
+        with pytest.raises(TypeError, match="layout tensor to numpy. Use Tensor.to_dense"):
+            read()
+    with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
+        x[0, 0] = 1.0

@@ -303,7 +303,6 @@ REFUSED = [
     "reshape",
     "view",
     "tolist",
-    "numpy",
     "sort",
     "mean",
     "max",

@@ -107,7 +107,7 @@ def test_fetchers_are_made_by_kind():
         (
             {"num_workers": 1, "worker_type": "thread", "multiprocessing_context": "fork"},
             ValueError,
-            "for worker processes",
+            "can only be used with multi-process loading",
         ),
     ],
     ids=str,

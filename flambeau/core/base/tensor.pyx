@@ -59,8 +59,8 @@ def set_tensor_class(cls) -> None:
 
 
 def inherit_operators(cls) -> None:
-    """Let a subclass that overrides no operator use the compiled ones directly; Python would look each up by
-    name.
+    """Let a subclass that neither overrides an operator nor inherits one that is overridden use the compiled ones
+    directly; Python would look each up by name.
     """
     if not isinstance(cls, type):
         raise TypeError(f"a class expected, not {type(cls).__name__}")
@@ -68,6 +68,13 @@ def inherit_operators(cls) -> None:
     memcpy(raw.tp_as_number, BASE.tp_as_number, sizeof(PyNumberMethods))
     raw.tp_as_mapping[0] = BASE.tp_as_mapping[0]
     raw.tp_richcompare = BASE.tp_richcompare
+
+
+cdef object reflected(int op, int forward, object self, object other):
+    """`other` operator `self`: between tensors, where Python asks a subclass on the right first, it is the operator itself."""
+    if isinstance(other, TensorBase):
+        return runtime.binary(<object>operators[forward], other, self)
+    return runtime.binary(<object>operators[op], self, other)
 
 
 # --- making tensors ------------------------------
@@ -1032,7 +1039,7 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_ADD], self, other)
 
     def __radd__(self, other):
-        return runtime.binary(<object>operators[OP_ADD], self, other)
+        return reflected(OP_ADD, OP_ADD, self, other)
 
     def __iadd__(self, other):
         return runtime.binary(<object>operators[OP_IADD], self, other)
@@ -1041,7 +1048,7 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_SUB], self, other)
 
     def __rsub__(self, other):
-        return runtime.binary(<object>operators[OP_RSUB], self, other)
+        return reflected(OP_RSUB, OP_SUB, self, other)
 
     def __isub__(self, other):
         return runtime.binary(<object>operators[OP_ISUB], self, other)
@@ -1050,7 +1057,7 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_MUL], self, other)
 
     def __rmul__(self, other):
-        return runtime.binary(<object>operators[OP_MUL], self, other)
+        return reflected(OP_MUL, OP_MUL, self, other)
 
     def __imul__(self, other):
         return runtime.binary(<object>operators[OP_IMUL], self, other)
@@ -1059,7 +1066,7 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_DIV], self, other)
 
     def __rtruediv__(self, other):
-        return runtime.binary(<object>operators[OP_RDIV], self, other)
+        return reflected(OP_RDIV, OP_DIV, self, other)
 
     def __itruediv__(self, other):
         return runtime.binary(<object>operators[OP_IDIV], self, other)
@@ -1068,7 +1075,7 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_FLOORDIV], self, other)
 
     def __rfloordiv__(self, other):
-        return runtime.binary(<object>operators[OP_RFLOORDIV], self, other)
+        return reflected(OP_RFLOORDIV, OP_FLOORDIV, self, other)
 
     def __ifloordiv__(self, other):
         return runtime.binary(<object>operators[OP_IFLOORDIV], self, other)
@@ -1077,7 +1084,7 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_MOD], self, other)
 
     def __rmod__(self, other):
-        return runtime.binary(<object>operators[OP_RMOD], self, other)
+        return reflected(OP_RMOD, OP_MOD, self, other)
 
     def __imod__(self, other):
         return runtime.binary(<object>operators[OP_IMOD], self, other)
@@ -1090,7 +1097,7 @@ cdef class TensorBase:
     def __rpow__(self, other, modulo):
         if modulo is not None:
             return NotImplemented
-        return runtime.binary(<object>operators[OP_RPOW], self, other)
+        return reflected(OP_RPOW, OP_POW, self, other)
 
     def __ipow__(self, other):
         return runtime.binary(<object>operators[OP_IPOW], self, other)
@@ -1099,13 +1106,13 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_MATMUL], self, other)
 
     def __rmatmul__(self, other):
-        return runtime.binary(<object>operators[OP_RMATMUL], self, other)
+        return reflected(OP_RMATMUL, OP_MATMUL, self, other)
 
     def __and__(self, other):
         return runtime.binary(<object>operators[OP_AND], self, other)
 
     def __rand__(self, other):
-        return runtime.binary(<object>operators[OP_AND], self, other)
+        return reflected(OP_AND, OP_AND, self, other)
 
     def __iand__(self, other):
         return runtime.binary(<object>operators[OP_IAND], self, other)
@@ -1114,7 +1121,7 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_OR], self, other)
 
     def __ror__(self, other):
-        return runtime.binary(<object>operators[OP_OR], self, other)
+        return reflected(OP_OR, OP_OR, self, other)
 
     def __ior__(self, other):
         return runtime.binary(<object>operators[OP_IOR], self, other)
@@ -1123,7 +1130,7 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_XOR], self, other)
 
     def __rxor__(self, other):
-        return runtime.binary(<object>operators[OP_XOR], self, other)
+        return reflected(OP_XOR, OP_XOR, self, other)
 
     def __ixor__(self, other):
         return runtime.binary(<object>operators[OP_IXOR], self, other)
@@ -1132,7 +1139,7 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_LSHIFT], self, other)
 
     def __rlshift__(self, other):
-        return runtime.binary(<object>operators[OP_RLSHIFT], self, other)
+        return reflected(OP_RLSHIFT, OP_LSHIFT, self, other)
 
     def __ilshift__(self, other):
         return runtime.binary(<object>operators[OP_ILSHIFT], self, other)
@@ -1141,7 +1148,7 @@ cdef class TensorBase:
         return runtime.binary(<object>operators[OP_RSHIFT], self, other)
 
     def __rrshift__(self, other):
-        return runtime.binary(<object>operators[OP_RRSHIFT], self, other)
+        return reflected(OP_RRSHIFT, OP_RSHIFT, self, other)
 
     def __irshift__(self, other):
         return runtime.binary(<object>operators[OP_IRSHIFT], self, other)

@@ -382,11 +382,12 @@ cdef object make_as_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* n
     return data if o.code < 0 or o.code == (<TensorBase>data).code else data.to(dtype_of(o.code))
 
 
-def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool = False):
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool | None = None):
     """A tensor of `obj`, sharing its memory where that is possible and `copy` is not True.
 
     obj: a tensor, a NumPy array or scalar, an object with DLPack or a buffer (read as `dtype`, by default the
-    default dtype), a number or nested sequences.  ValueError where copy=False cannot be kept.
+    default dtype), a number or nested sequences.  A tensor that requires a gradient stays on the tape, unless `requires_grad` is
+    False.  ValueError where copy=False cannot be kept.
 
     >>> import flambeau
     >>> flambeau.asarray([1, 2])
@@ -428,6 +429,8 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool = Fa
         t, shared = on_device(t, &o), False
     if copy and shared:
         t = t.clone()
+    if requires_grad is None or (requires_grad and t.requires_grad):
+        return t
     if not requires_grad:
         return t.detach() if t.requires_grad else t
     if t is obj:

@@ -171,7 +171,7 @@ cdef int add_index(int64_t* places, int rank, const int64_t* shape, TensorBase i
                 place[d] = 0
                 d -= 1
     if failed:
-        raise error(f"index {bad} is out of bounds for dimension {dim} with size {size}")
+        raise error(f"index {bad} is out of bounds for dimension {dim} with size {size}: index out of range in self")
     return 0
 
 

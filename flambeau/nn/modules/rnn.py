@@ -68,6 +68,11 @@ def _check_options(
         raise ValueError("proj_size has to be smaller than hidden_size")
 
 
+def _no_projection(proj_size: Any) -> None:
+    if proj_size is not None:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+
+
 class RNNBase(Module):
     """What RNN, LSTM and GRU share; `mode` is 'RNN_TANH', 'RNN_RELU', 'LSTM' or 'GRU'.
 
@@ -146,6 +151,15 @@ class RNNBase(Module):
     def all_weights(self) -> list[list[Parameter]]:
         """The parameters, a list for each layer and direction."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    @property
+    def _flat_weights_names(self) -> list[str]:
+        """The names of all parameters in one list; programs that drop or prune weights read it."""
+        return [name for names in self._all_weights for name in names]
+
+    @property
+    def _flat_weights(self) -> list[Parameter]:
+        return [getattr(self, name) for name in self._flat_weights_names]
 
     def flatten_parameters(self) -> None:
         """Do nothing: the weights need no special layout. Programs written for PyTorch may call it."""
@@ -275,6 +289,7 @@ class RNN(RNNBase):
         batch_first: whether the batch is the first dimension of input and output (not of the state).
         dropout: the probability of dropout after each layer but the last.
         bidirectional: whether a second set of weights, named `_reverse`, runs from the end to the beginning.
+        proj_size: an error, as only an `LSTM` has projections.
 
     Raises:
         ValueError: an option, the input's number of dimensions, or its dtype is wrong.
@@ -299,7 +314,10 @@ class RNN(RNNBase):
         bidirectional: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        proj_size: Any = None,
     ) -> None:
+        _no_projection(proj_size)
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
         super().__init__(
@@ -402,7 +420,10 @@ class GRU(RNNBase):
         bidirectional: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        proj_size: Any = None,
     ) -> None:
+        _no_projection(proj_size)
         super().__init__(
             "GRU",
             input_size,
@@ -476,12 +497,25 @@ class RNNCellBase(Module):
                 what = f"hx[{i}]" if mode == "LSTM" else "hidden"
                 raise ValueError(f"{kind}: Expected {what} to be 1D or 2D, got {part.dim()}D instead")
         single = input.dim() == 1
+        if input.size(-1) != self.input_size:
+            raise RuntimeError(
+                f"{kind}: input has inconsistent input_size: got {input.size(-1)} expected {self.input_size}"
+            )
         x = input.unsqueeze(0) if single else input
         if state is None:
             start = zeros(x.size(0), self.hidden_size, dtype=x.dtype, device=x.device)
             state = (start, start) if mode == "LSTM" else (start,)
         elif single:
             state = tuple(part.unsqueeze(0) for part in state)
+        for i, part in enumerate(state):
+            if part.size(0) != x.size(0) or part.dim() != 2:
+                raise RuntimeError(
+                    f"{kind}: Input batch size {x.size(0)} doesn't match hidden{i} batch size {part.size(0)}"
+                )
+            if part.size(1) != self.hidden_size:
+                raise RuntimeError(
+                    f"{kind}: hidden{i} has inconsistent hidden_size: got {part.size(1)}, expected {self.hidden_size}"
+                )
         weights = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         state = step_once(mode, x, state, weights)
         return tuple(part.squeeze(0) for part in state) if single else state

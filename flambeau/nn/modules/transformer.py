@@ -8,7 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._tensor import Tensor
+from ...autograd.grad_mode import is_grad_enabled
+from ...core.call.casting import is_anywhere_on
+from ...core.call.interceptors import has_recorder
 from ...core.make.create import full
+from ...operations.declare.host import holds
 from .. import functional as F
 from .. import init
 from .activation import GELU, ReLU
@@ -219,7 +223,7 @@ class TransformerDecoderLayer(Module):
 
 
 def _takes_nested(layer: Module) -> bool:
-    """Whether PyTorch would hand this encoder layer nested tensors; here it says so and changes nothing."""
+    """Whether PyTorch would hand this encoder layer nested tensors, whose padded places come out as zeros."""
     if not isinstance(layer, TransformerEncoderLayer):
         return False
     attention = layer.self_attn
@@ -237,8 +241,9 @@ def _takes_nested(layer: Module) -> bool:
 class TransformerEncoder(Module):
     """`num_layers` copies of an encoder layer, one after the other, and `norm` at the end.
 
-    Like in PyTorch the copies begin with the same values. `enable_nested_tensor` and `mask_check` are
-    accepted for PyTorch's sake; padded places are computed like all others.
+    Like in PyTorch the copies begin with the same values, and where its `enable_nested_tensor` takes effect
+    (evaluation without gradients of a batch that `src_key_padding_mask` pads at its end, and no other mask), padded places
+    are zeros before `norm`; else they are computed like all others. `mask_check` is accepted for PyTorch's sake.
 
     Shape:
         src: (S, N, E) or (S, E), batches first under `batch_first`; the result has the same
@@ -285,7 +290,34 @@ class TransformerEncoder(Module):
                 is_causal=is_causal is not None and is_causal,
                 src_key_padding_mask=src_key_padding_mask,
             )
+        if self.use_nested_tensor and mask is None and src_key_padding_mask is not None:
+            padded = src_key_padding_mask != 0
+            if self._is_cut(src, padded):
+                output = output.masked_fill(padded.unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
+
+    def _is_cut(self, src: Tensor, padded: Tensor) -> bool:
+        """Whether PyTorch would cut what is padded off; calls that are recorded hold for masks of any kind, and keep it."""
+        from ...backends import mha
+
+        if (
+            not len(self.layers)
+            or self.layers[0].training
+            or src.dim() != 3
+            or not mha.get_fastpath_enabled()
+        ):
+            return False
+        if (
+            has_recorder()
+            or is_anywhere_on()
+            or src.is_meta
+            or src.is_nested
+            or getattr(src, "_is_batched", False)
+        ):
+            return False
+        if is_grad_enabled() and any(x.requires_grad for x in (src, *self.layers[0].parameters())):
+            return False
+        return holds(padded[:, 1:] >= padded[:, :-1])  # nothing follows what is padded
 
 
 class TransformerDecoder(Module):

@@ -19,7 +19,14 @@ def named_result(name: str, *fields: str) -> Any:
     """The class of an operation's results that have names; `flambeau.return_types` has them all, and pickle finds them there."""
     made = RESULTS[name] = namedtuple(name, fields, module=display.public("return_types"))  # type: ignore[misc]
     made.__doc__ = f"What `{name}` gives: {', '.join(fields)}."
+    made.__repr__ = _shown  # type: ignore[method-assign]
     return made
+
+
+def _shown(result: Any) -> str:
+    """A field a line, so that the rows of matrices stand below each other."""
+    fields = ",\n".join(f"{name}={value!r}" for name, value in zip(result._fields, result))
+    return f"{type(result).__module__}.{type(result).__name__}(\n{fields})"
 
 
 RESULTS: dict[str, Any] = {}

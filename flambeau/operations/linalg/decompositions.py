@@ -352,8 +352,10 @@ def lu_factor(A: TensorBase, *, pivot: bool = True) -> tuple:
 
     >>> import flambeau
     >>> flambeau.linalg.lu_factor(flambeau.tensor([[2.0, 4.0], [4.0, 2.0]]))
-    linalg_lu_factor(LU=tensor([[4.0000, 2.0000],
-            [0.5000, 3.0000]]), pivots=tensor([2, 2], dtype=flambeau.int32))
+    flambeau.return_types.linalg_lu_factor(
+    LU=tensor([[4.0000, 2.0000],
+            [0.5000, 3.0000]]),
+    pivots=tensor([2, 2], dtype=flambeau.int32))
     """
     LU, pivots, _ = lu_factor_ex(A, pivot=pivot, check_errors=True)
     return lu_factor_result(LU, pivots)

@@ -89,7 +89,9 @@ def slogdet(A: TensorBase) -> tuple:
 
     >>> import flambeau
     >>> flambeau.linalg.slogdet(flambeau.tensor([[0.0, 1.0], [1.0, 0.0]]))
-    linalg_slogdet(sign=tensor(-1.), logabsdet=tensor(0.))
+    flambeau.return_types.linalg_slogdet(
+    sign=tensor(-1.),
+    logabsdet=tensor(0.))
     """
     checked("linalg.slogdet", A)
     return slogdet_result(*linalg_slogdet(A))

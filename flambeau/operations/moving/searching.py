@@ -394,7 +394,7 @@ def searchsorted(
     values = (
         input
         if isinstance(input, TensorBase)
-        else sorted_sequence.new_tensor(input, dtype=sorted_sequence.dtype)
+        else sorted_sequence.new_tensor(input, dtype=result_type(sorted_sequence, input))
     )
     if sorted_sequence.ndim != 1 and sorted_sequence.shape[:-1] != values.shape[:-1]:
         raise RuntimeError(

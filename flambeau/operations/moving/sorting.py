@@ -240,7 +240,9 @@ def kthvalue(
 
     >>> import flambeau
     >>> flambeau.kthvalue(flambeau.tensor([30, 10, 20]), 2)
-    kthvalue(values=tensor(20), indices=tensor(2))
+    flambeau.return_types.kthvalue(
+    values=tensor(20),
+    indices=tensor(2))
     """
     axis = _wrapped(dim, input, "kthvalue")
     _ordered("kthvalue", input)
@@ -379,7 +381,9 @@ def mode(
 
     >>> import flambeau
     >>> flambeau.mode(flambeau.tensor([1, 3, 3, 2, 2]))
-    mode(values=tensor(2), indices=tensor(4))
+    flambeau.return_types.mode(
+    values=tensor(2),
+    indices=tensor(4))
     """
     axis = _wrapped(dim, input, "mode")
     if input.ndim == 0:

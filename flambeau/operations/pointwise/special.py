@@ -241,9 +241,18 @@ def airy_ai(x):
     >>> flambeau.special.airy_ai(flambeau.tensor([0.0, 1.0]))
     tensor([0.3550, 0.1353])
     """
+    import numpy as np
     import scipy.special
 
-    return scipy.special.airy(x)[0]
+    result = scipy.special.airy(x)[0]
+    lost = np.isnan(result) & ~np.isnan(x)  # scipy gives up from about |x| = 1.05e6
+    if lost.any():  # Ai vanishes there, or is the leading wave of DLMF 9.7.9
+        far = np.where(lost & (x < 0), -np.asarray(x, "float64"), np.inf)
+        phase = np.where(far < np.inf, far, 0.0) ** 1.5 * (2.0 / 3.0) + math.pi / 4.0
+        with np.errstate(invalid="ignore"):
+            wave = np.where(np.isfinite(phase), np.sin(phase), 0.0) / (math.sqrt(math.pi) * far**0.25)
+        result = np.where(lost, wave, result).astype(np.asarray(result).dtype)
+    return result
 
 
 # --- normal distribution -------------------------------------------------------------------------------------------------------

@@ -32,10 +32,14 @@ def _checked(who: str, input: TensorBase, weight: TensorBase | None) -> None:
         )
 
 
-def _bins(who: str, bins: Any, low_high: Sequence[float] | None) -> int:
+def _bins(who: str, input: TensorBase, bins: Any, low_high: Sequence[float] | None) -> int:
     """How many bins there are, given as their number or by their edges."""
     if isinstance(bins, TensorBase):
         checks.rank(who, "bins", bins, 1)
+        if bins.dtype != input.dtype:
+            raise RuntimeError(f"{who}(): expected bins of the input's dtype {input.dtype}, got {bins.dtype}")
+        if bins.numel() < 2:
+            raise RuntimeError(f"{who}(): expected bins to have at least two edges, got {bins.numel()}")
         return bins.shape[0] - 1
     if not isinstance(bins, int):
         raise TypeError(f"{who}(): bins must be an int or a tensor, not {type(bins).__name__}")
@@ -180,8 +184,12 @@ def histogramdd(
         raise RuntimeError(
             f"histogramdd(): expected {n} sequences of bin edges or numbers of bins, but got {len(each)}"
         )
+    if range is not None and len(range) != 2 * n:
+        raise RuntimeError(
+            f"histogramdd(): expected range to have {2 * n} elements, two for each coordinate, got {len(range)}"
+        )
     limits = [None] * n if range is None else list(zip(range[::2], range[1::2]))
-    counts = [_bins("histogramdd", b, r) for b, r in zip(each, limits)]
+    counts = [_bins("histogramdd", input, b, r) for b, r in zip(each, limits)]
     hist, *edges = histogram_of_points(input, weight, each, limits, counts, density)
     return histogramdd_result(hist, tuple(edges))
 

@@ -64,13 +64,15 @@ def vector_norm(x, ord=2, dim=None, keepdim: bool = False, *, dtype=None, out=No
 
     Raises:
         IndexError: `dim` is out of range
-        RuntimeError: the dtype is neither floating-point nor complex
+        RuntimeError: the dtype is neither floating-point nor complex, or a negative or infinite norm runs over no elements
 
     >>> import flambeau
     >>> flambeau.linalg.vector_norm(flambeau.tensor([3.0, 4.0]))
     tensor(5.)
     """
     check_norm("linalg.vector_norm", x, ord, dtype)
+    if (ord < 0 or ord == math.inf) and not x.numel():
+        _check_not_empty(x, ord, dim)
     if dtype is not None:
         x = x.to(dtype)
     if x.is_complex() and ord != 2:  # the length's second derivative would be lost where an element is 0
@@ -88,6 +90,17 @@ def vector_norm(x, ord=2, dim=None, keepdim: bool = False, *, dtype=None, out=No
     else:
         result = _power_sum(x, float(ord), dim, keepdim)
     return into(out, result, "linalg.vector_norm")
+
+
+def _check_not_empty(x: TensorBase, ord, dim) -> None:
+    """RuntimeError where a dimension that a norm without an identity runs over has no elements."""
+    given = (dim,) if isinstance(dim, int) else tuple(dim or ())
+    for k in given or range(x.ndim):
+        if -x.ndim <= k < x.ndim and x.shape[k] == 0:
+            raise RuntimeError(
+                f"linalg.vector_norm(): cannot compute the {ord} norm on dimension {k} of shape {list(x.shape)}: it is empty, "
+                "and the operation does not have an identity"
+            )
 
 
 @in_float32()

@@ -428,8 +428,8 @@ def _extreme(name: str, shown: str, all_of, pair, best, identity: float):
 
 
 _LARGEST, _SMALLEST = (
-    "max(values=tensor([4, 3]), indices=tensor([1, 0]))",
-    "min(values=tensor([1, 2]), indices=tensor([0, 1]))",
+    "flambeau.return_types.max(\nvalues=tensor([4, 3]),\nindices=tensor([1, 0]))",
+    "flambeau.return_types.min(\nvalues=tensor([1, 2]),\nindices=tensor([0, 1]))",
 )
 max = _extreme("max", _LARGEST, max_of_all, maximum, max_with_index, -math.inf)  # type: ignore[has-type]  # noqa: A001
 min = _extreme("min", _SMALLEST, min_of_all, minimum, min_with_index, math.inf)  # type: ignore[has-type]  # noqa: A001
@@ -451,7 +451,9 @@ def aminmax(input, *, dim=None, keepdim: bool = False):
 
     >>> import flambeau
     >>> flambeau.aminmax(flambeau.tensor([3, 1, 2]))
-    aminmax(min=tensor(1), max=tensor(3))
+    flambeau.return_types.aminmax(
+    min=tensor(1),
+    max=tensor(3))
     """
     return aminmax_result(amin(input, dim, keepdim), amax(input, dim, keepdim))
 

@@ -319,10 +319,18 @@ def _to_places(grad_values: TensorBase, indices: TensorBase, dim: int) -> Tensor
 
 
 cummax = _extreme(
-    "cummax", "cummax(values=tensor([2, 3, 3]), indices=tensor([0, 1, 1]))", "max", running_max, cummax_result
+    "cummax",
+    "flambeau.return_types.cummax(\nvalues=tensor([2, 3, 3]),\nindices=tensor([0, 1, 1]))",
+    "max",
+    running_max,
+    cummax_result,
 )
 cummin = _extreme(
-    "cummin", "cummin(values=tensor([2, 2, 1]), indices=tensor([0, 0, 2]))", "min", running_min, cummin_result
+    "cummin",
+    "flambeau.return_types.cummin(\nvalues=tensor([2, 2, 1]),\nindices=tensor([0, 0, 2]))",
+    "min",
+    running_min,
+    cummin_result,
 )
 
 

@@ -152,6 +152,8 @@ def _sized(who: str, x: TensorBase, s: Any, dim: Any) -> tuple[list[int], tuple[
             axes = tuple(range(x.ndim - len(s), x.ndim))
     else:
         given = (dim,) if isinstance(dim, int) else tuple(dim)
+        if given and not x.ndim:
+            raise IndexError(f"{who}(): Dimension specified as {given[0]} but tensor has no dimensions")
         axes = tuple(_wrapped(d, x, who) for d in given)
         if len(set(axes)) != len(axes):
             raise RuntimeError(f"{who}(): FFT dims must be unique, got {list(given)}")

@@ -150,7 +150,7 @@ class DataLoader(Generic[T_co]):
             batch_size = None
         elif batch_size is None and drop_last:
             raise ValueError(
-                "DataLoader: batch_size=None makes no batches and is mutually exclusive with drop_last"
+                "DataLoader: batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
             )
 
         if sampler is None:
@@ -212,7 +212,7 @@ class DataLoader(Generic[T_co]):
     def _checked_context(self, context: Any) -> Any:
         if self.num_workers == 0 or self.worker_type == "thread":
             raise ValueError(
-                "DataLoader: multiprocessing_context is for worker processes (num_workers > 0) only, got "
+                "DataLoader: multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
                 f"num_workers={self.num_workers}, worker_type={self.worker_type!r}"
             )
         import multiprocessing
@@ -411,7 +411,9 @@ def _check_workers(
     num_workers: int, timeout: float, prefetch: int | None, persistent: bool, worker_type: str
 ) -> None:
     if num_workers < 0:
-        raise ValueError(f"DataLoader: num_workers option should be non-negative, got {num_workers}")
+        raise ValueError(
+            f"DataLoader: num_workers option should be non-negative; use num_workers=0 to disable multiprocessing, got {num_workers}"
+        )
     if timeout < 0:
         raise ValueError(f"DataLoader: timeout option should be non-negative, got {timeout}")
     if prefetch is not None and prefetch < 0:
@@ -421,7 +423,9 @@ def _check_workers(
     if num_workers == 0:
         for name, value in {"prefetch_factor": prefetch, "persistent_workers": persistent or None}.items():
             if value is not None:
-                raise ValueError(f"DataLoader: {name} option needs num_workers > 0, got {name}={value}")
+                raise ValueError(
+                    f"DataLoader: {name} option could only be specified in multiprocessing: let num_workers > 0, got {name}={value}"
+                )
 
 
 __getattr__ = refusing("utils.data.dataloader")

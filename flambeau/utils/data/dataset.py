@@ -52,7 +52,9 @@ class Dataset(Generic[T_co]):
     """
 
     def __getitem__(self, index: Any) -> T_co:
-        raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
+        raise NotImplementedError(
+            f"Subclasses of Dataset should implement __getitem__, which {type(self).__name__} does not"
+        )
 
     def __add__(self, other: Dataset[T_co]) -> ConcatDataset[T_co]:
         return ConcatDataset([self, other])
@@ -126,7 +128,7 @@ class StackDataset(Dataset[Any]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if bool(args) == bool(kwargs):
             raise ValueError(
-                "StackDataset: datasets should be given by position, for tuples, or by name, for dicts: got "
+                "StackDataset: At least one dataset should be passed, by position, for tuples, or by name, for dicts: got "
                 f"{len(args)} by position and {len(kwargs)} by name"
             )
         self.datasets = args or kwargs

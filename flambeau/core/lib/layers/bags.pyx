@@ -60,7 +60,7 @@ def starts(TensorBase offsets not None, int64_t count, bint last_included) -> Te
     Raises RuntimeError where the first is not 0, one is smaller than the one before, or above `count`.
     """
     cdef TensorBase result
-    cdef int64_t bags, k, value, before = 0
+    cdef int64_t bags, k, value, place, before = 0
     cdef int64_t* to
     bags = offsets.count - last_included
     if bags < 0:
@@ -76,7 +76,9 @@ def starts(TensorBase offsets not None, int64_t count, bint last_included) -> Te
         if value < before:
             raise RuntimeError(f"embedding_bag(): offsets must not decrease, got {value} after {before}")
         if value > count:
-            raise RuntimeError(f"embedding_bag(): offsets[{k}] can not be greater than input's length {count} but got {value}")
+            place = -1 if k == offsets.count - 1 else k
+            raise RuntimeError(f"embedding_bag(): offsets[{place}] can not be greater than input's length {count} but got offsets[{place}] "
+                               f"of {value}")
         to[k] = before = value
     if not last_included:
         to[bags] = count

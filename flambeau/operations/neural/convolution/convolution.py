@@ -241,7 +241,7 @@ def _checked(name: str, n: int, x, weight, bias, channels: int, groups: int, fil
         )
     if x.ndim not in (n + 1, n + 2):
         raise RuntimeError(
-            f"{name}(): Expected {n + 1}D (unbatched) or {n + 2}D (batched) input, but got input of size: {list(x.shape)}"
+            f"{name}(): Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size: {list(x.shape)}"
         )
     if groups < 1 or weight.shape[0] % groups:
         raise RuntimeError(

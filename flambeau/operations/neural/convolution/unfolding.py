@@ -182,8 +182,9 @@ def fold(input: TensorBase, output_size, kernel_size, dilation=1, padding=0, str
         )
     if min(places) < 1 or input.shape[-1] != math.prod(places):
         raise RuntimeError(
-            f"fold(): Given output_size={sizes} and {b}, expected size of input's dimension 2 to match the calculated number of "
-            f"sliding blocks {' * '.join(map(str, places))} = {math.prod(places)}, but got input.size(2)={input.shape[-1]}."
+            f"fold(): Given output_size={sizes}, kernel_size={b.kernel}, dilation={b.dilation}, padding={b.padding}, "
+            f"stride={b.stride}, expected size of input's dimension 2 to match the calculated number of sliding blocks "
+            f"{' * '.join(map(str, places))} = {math.prod(places)}, but got input.size(2)={input.shape[-1]}."
         )
     columns = input if input.ndim == 3 else input.unsqueeze(0)
     channels = columns.shape[1] // block

@@ -24,7 +24,7 @@ from ...declare import checks, machine
 from ...declare.half_types import FLOAT32, HALF_TYPES
 from ...declare.registry import leaf, library
 from ...on_device import ordering
-from .embedding import embedding
+from .embedding import embedding, shorten
 
 TILED = ("float32", "float64", "float16", "bfloat16")
 INDEX_TYPES = ("int32", "int64")
@@ -361,7 +361,7 @@ def _largest(rows: TensorBase, bag: TensorBase, counts: TensorBase) -> tuple[Ten
         return rows.new_zeros([bags, columns]).index_add(0, bag, rows), bag.new_empty([bags, columns])
     longest = int(counts.max().item()) if counts.numel() else 0
     if longest == 0:
-        return rows.new_zeros([bags, columns]), bag.new_zeros([bags, columns])
+        return rows.new_zeros([bags, columns]).index_add(0, bag, rows), bag.new_zeros([bags, columns])
     order = bag.argsort(stable=True)
     first = counts.cumsum(0) - counts
     place = arange(bag.shape[0], device=bag.device) - first.index_select(0, bag.index_select(0, order))
@@ -477,9 +477,15 @@ def embedding_bag(
                 f"embedding_bag(): If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have the "
                 f"same shape as the input ({tuple(input.shape)})"
             )
+        if per_sample_weights.dtype != weight.dtype:
+            raise RuntimeError(
+                f"embedding_bag(): expected per_sample_weights of the dtype of weight, {weight.dtype}, got {per_sample_weights.dtype}"
+            )
     checks.rank("embedding_bag", "weight", weight, 2, error=ValueError)
     _check_bags(input, offsets)
-    if max_norm is None and not (scale_grad_by_freq and mode == "max") and _on_host(input, weight, offsets):
+    if max_norm is not None:  # of all numbers, those in no bag too
+        shorten(weight, input, max_norm, norm_type)
+    if not (scale_grad_by_freq and mode == "max") and _on_host(input, weight, offsets):
         row = -1 if padding_idx is None else _row(weight, padding_idx)
         bags = include_last_offset, row
         if mode == "max":
@@ -491,7 +497,7 @@ def embedding_bag(
             weight, per_sample_weights, input, offsets, *bags, sparse, scale_grad_by_freq
         )
     inside = _in_bags(input, weight, offsets, per_sample_weights, include_last_offset, padding_idx)
-    rows = embedding(inside.indices, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
+    rows = embedding(inside.indices, weight, None, None, norm_type, scale_grad_by_freq, sparse)
     if mode == "max":
         return _largest(rows, inside.bag, inside.sizes())[0]
     rows = rows.to(by_name["float32"]) if rows.dtype in HALF_TYPES else rows  # where sums are accumulated

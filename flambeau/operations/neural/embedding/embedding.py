@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....core.base.callbacks import callbacks
+from ....core.base.dtypes import by_name
 from ....core.base.tensor import TensorBase
 from ....core.make.create import arange, ones_like
 from ....core.tape.contexts import unrecorded
@@ -43,7 +44,7 @@ def embedding(
             raise AssertionError("embedding(): padding_idx must be within num_embeddings")
         padding_idx %= weight.shape[0]
     if weight.ndim != 2:
-        checks.rank("embedding", "weight", weight, 2)
+        raise RuntimeError(f"embedding(): 'weight' must be 2-D, got shape {list(weight.shape)}")
     if max_norm is not None:
         shorten(weight, input, max_norm, norm_type)
     flat = input.reshape(-1)
@@ -118,7 +119,7 @@ def shorten(weight: TensorBase, input: TensorBase, max_norm: float, norm_type: f
     if weight.is_meta:
         return
     with unrecorded():
-        used = input.reshape(-1).unique()
+        used = input.reshape(-1).unique().to(by_name["int64"])  # as writing rows requires
         rows = weight.index_select(0, used)
         lengths = vector_norm(rows, norm_type, 1, True)
         weight.index_copy_(0, used, rows * (max_norm / (lengths + 1e-7)).clamp(max=1.0))

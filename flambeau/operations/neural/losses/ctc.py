@@ -18,6 +18,11 @@ from .losses import check_reduction
 def _padded_targets(targets: TensorBase, lengths: list[int]) -> TensorBase:
     """Targets as (N, longest), whether they came so or one after another."""
     if targets.ndim == 2:
+        if targets.shape[1] < max(lengths, default=0):
+            raise RuntimeError(
+                f"ctc_loss(): Expected tensor to have size at least {max(lengths)} at dimension 1, but got size {targets.shape[1]} "
+                "for argument 'targets'"
+            )
         return targets.narrow(1, 0, max(lengths, default=0))
     if targets.numel() != sum(lengths):
         raise RuntimeError(
@@ -70,7 +75,7 @@ def ctc_loss(
             for reduction "none", (N,) or ()
 
     Raises:
-        RuntimeError: the blank is no class
+        RuntimeError: the blank is no class, or there are no probabilities
 
     >>> import flambeau
     >>> logs = flambeau.full((2, 1, 2), 0.5).log()
@@ -86,17 +91,27 @@ def ctc_loss(
         targets = targets.unsqueeze(0) if targets.ndim == 1 else targets
     checks.dtypes("ctc_loss", ("float32", "float64"), log_probs=log_probs)
     for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
-        if isinstance(lengths, TensorBase):
-            checks.dtypes("ctc_loss", checks.INTEGERS, RuntimeError, **{name: lengths})
+        if isinstance(lengths, TensorBase) and lengths.dtype.name not in checks.INTEGERS:
+            raise RuntimeError(f"ctc_loss(): {name} must be integral, got {lengths.dtype}")
     steps, n, classes = log_probs.shape
+    if not log_probs.numel():
+        raise RuntimeError(
+            f"ctc_loss(): log_probs tensor must not be empty, got shape {list(log_probs.shape)}"
+        )
     if not 0 <= blank < classes:
         raise RuntimeError(f"ctc_loss(): blank must be in label range, 0 to {classes - 1}, got {blank}")
 
     def numbers(lengths, name: str) -> list[int]:
         result = lengths.reshape(-1).tolist() if isinstance(lengths, TensorBase) else lengths
         result = [int(k) for k in (result if isinstance(result, (list, tuple)) else [result])]
-        if len(result) != n or min(result, default=0) < 0:
-            raise RuntimeError(f"ctc_loss(): {name} must be {n} numbers of at least 0, got {result}")
+        if len(result) != n:
+            raise RuntimeError(
+                f"ctc_loss(): {name} must be of size batch_size, {n}, got {len(result)} numbers"
+            )
+        if min(result, default=0) < 0:
+            raise RuntimeError(
+                f"ctc_loss(): Expected {name} to have value at least 0, but got value {min(result)}"
+            )
         return result
 
     given, wanted = numbers(input_lengths, "input_lengths"), numbers(target_lengths, "target_lengths")

@@ -40,7 +40,7 @@ def check_reduction(
         )
         return "mean"
     raise ValueError(
-        f"{name}(): {reduction!r} is not a valid value for reduction; expected one of {_REDUCTIONS + also}"
+        f"{name}(): {reduction} is not a valid value for reduction; expected one of {_REDUCTIONS + also}"
     )
 
 
@@ -283,9 +283,12 @@ def _check_classes(name: str, input, target, weight) -> None:
         raise NotImplementedError(f"{name}(): \"{name}\" not implemented for '{input.dtype.name}'")
     wanted, got = tuple(s for d, s in enumerate(input.shape) if d != axis), tuple(target.shape)
     if got != wanted and not (input.ndim == 1 and got == (1,)):
-        raise (RuntimeError if got[:1] == wanted[:1] else ValueError)(
-            f"{name}(): Expected target of shape {wanted} for input of shape {tuple(input.shape)}, got {got}"
-        )
+        what = f"Expected target of shape {wanted} for input of shape {tuple(input.shape)}, got {got}"
+        if got and wanted and got[0] != wanted[0]:
+            what = f"Expected input batch_size ({wanted[0]}) to match target batch_size ({got[0]}). {what}"
+        elif len(wanted) < 2 <= len(got):
+            what = f"0D or 1D target tensor expected, multi-target not supported. {what}"
+        raise (RuntimeError if got[:1] == wanted[:1] else ValueError)(f"{name}(): {what}")
     if target.dtype.name not in ("int64", "uint8"):
         raise RuntimeError(
             f"{name}(): expected target dtype to be int64 or uint8, but got {target.dtype.name}"
@@ -377,11 +380,15 @@ def _elementwise(name: str, what: str, elements: str, dtypes: frozenset[str], of
         ):
             checks.floating(name, input=input, target=target)
         result = of(input, target)
-        return reduced(result if weight is None else result * weight, reduction)
+        if weight is None:
+            return reduced(result, reduction)
+        result = result * weight
+        return result.sum() / weight.sum() if reduction == "mean" else reduced(result, reduction)
 
     loss.__name__ = loss.__qualname__ = name
     loss.__doc__ = (
-        f'{what}\n\nShape:\n    input, target: shapes that broadcast; weight: as input; result: () or, for reduction "none", the shape '
+        f"{what}\n\nElements are multiplied by `weight`; the mean is the sum over them divided by the sum of `weight`.\n\n"
+        'Shape:\n    input, target: shapes that broadcast; weight: as input; result: () or, for reduction "none", the shape '
         "they broadcast to\n\nRaises:\n    ValueError: the reduction is unknown, or the weight has another shape than the input\n"
         "    RuntimeError: the shapes do not broadcast"
         + of_call(
@@ -471,7 +478,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     """
     reduction = check_reduction("smooth_l1_loss", reduction, size_average, reduce)
     if not beta >= 0:
-        raise RuntimeError(f"smooth_l1_loss(): beta must be at least 0, got {beta}")
+        raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
     _sizes_warn("smooth_l1_loss", input, target)
@@ -489,6 +496,8 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None) -> TensorBase:
     """d² / 2 for |d| < delta, else delta · (|d| - delta / 2), of d = input - target (Huber 1964).
 
+    Elements are multiplied by `weight`; the mean is over their number, as in PyTorch, where `mse_loss` divides by the weights.
+
     Shape:
         input, target: shapes that broadcast; result: () or, for reduction "none", the shape they broadcast to
 
@@ -502,7 +511,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None) -> Tenso
     """
     reduction = check_reduction("huber_loss", reduction)
     if not delta > 0:
-        raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
+        raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}")
     _sizes_warn("huber_loss", input, target)
     _check_weight("huber_loss", input, weight)
     if not input.is_floating_point():
@@ -574,7 +583,8 @@ def binary_cross_entropy(
     reduction = check_reduction("binary_cross_entropy", reduction, size_average, reduce)
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
-            f"binary_cross_entropy(): a target of the input's shape {tuple(input.shape)} expected, got {tuple(target.shape)}"
+            f"binary_cross_entropy(): Using a target size ({target.shape}) that is different to the input size ({input.shape}) "
+            "is deprecated. Please ensure they have the same size."
         )
     checks.floating("binary_cross_entropy", input=input)
     checks.same_dtype("binary_cross_entropy", input=input, target=target)
@@ -643,8 +653,7 @@ def binary_cross_entropy_with_logits(
     reduction = check_reduction("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
-            f"binary_cross_entropy_with_logits(): target size {list(target.shape)} must be the same as input size "
-            f"{list(input.shape)}"
+            f"binary_cross_entropy_with_logits(): Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
     checks.dtypes("binary_cross_entropy_with_logits", checks.FLOATS, RuntimeError, input=input, target=target)
     if pos_weight is None:
@@ -773,8 +782,8 @@ def margin_ranking_loss(
     reduction = check_reduction("margin_ranking_loss", reduction, size_average, reduce)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
-            f"margin_ranking_loss(): expected input1, input2 and target to have as many dimensions, but got shapes "
-            f"{list(input1.shape)}, {list(input2.shape)} and {list(target.shape)}"
+            f"margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: {input1.shape}, "
+            f"input2: {input2.shape}, target: {target.shape}"
         )
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
@@ -806,8 +815,8 @@ def cosine_embedding_loss(
     checks.rank("cosine_embedding_loss", "target", target, 0, 1)
     if not input1.ndim == input2.ndim == target.ndim + 1:
         raise RuntimeError(
-            f"cosine_embedding_loss(): a {target.ndim}D target expects {target.ndim + 1}D inputs, but got input1 of shape "
-            f"{list(input1.shape)} and input2 of shape {list(input2.shape)}"
+            f"cosine_embedding_loss(): {target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with "
+            f"sizes {list(input1.shape)} and {list(input2.shape)}"
         )
     return _cosine_losses(input1, input2, target, margin, reduction)
 
@@ -908,8 +917,8 @@ def triplet_margin_with_distance_loss(
         raise ValueError(f"triplet_margin_loss(): margin must be greater than 0, got {margin}")
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise RuntimeError(
-            f"triplet_margin_loss(): expected anchor, positive and negative to have as many dimensions, but got shapes "
-            f"{list(anchor.shape)}, {list(positive.shape)} and {list(negative.shape)}"
+            f"triplet_margin_loss(): The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
+            f"but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
         )
     distance = pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
@@ -1002,14 +1011,14 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     classes = input.shape[-1] if input.ndim else 1
     if not holds(target >= -1):
         raise RuntimeError(
-            f"multilabel_margin_loss(): target {int(target.min().item())} is no class of {classes}"
+            f"multilabel_margin_loss(): argument #2 'target' is out of range: {int(target.min().item())} is no class of {classes}"
         )
     x, y = (t.reshape(-1, classes) for t in (input, target))
     listed = (y < 0).cumsum(1) == 0
     inside = y.masked_fill(~listed, 0)
     if not holds(inside < classes):
         raise RuntimeError(
-            f"multilabel_margin_loss(): target {int(inside.max().item())} is no class of {classes}"
+            f"multilabel_margin_loss(): argument #2 'target' is out of range: {int(inside.max().item())} is no class of {classes}"
         )
     own = y.new_zeros(y.shape).scatter_add(1, inside, listed.to(y.dtype)) > 0
     gap = (1.0 - x.gather(1, inside).unsqueeze(2) + x.unsqueeze(1)).relu()

@@ -248,7 +248,8 @@ def ntuple(name: str, argument: str, value, n: int) -> tuple[int, ...]:
 
 def positive(name: str, argument: str, values: Sequence[int], least: int = 1) -> None:
     if any(v < least for v in values):
-        raise RuntimeError(f"{name}(): {argument} must be at least {least}, got {tuple(values)}")
+        what = "non-positive" if least else "negative"
+        raise RuntimeError(f"{name}(): {what} {argument} is not supported, got {tuple(values)}")
 
 
 def addressable(name: str, extents: Sequence[int]) -> None:
@@ -307,7 +308,7 @@ def _planned(name: str, n: int, shape, kernel, stride, padding, dilation, ceil_m
             count -= 1  # the last window must start inside the input or its left padding
         if count < 1:
             raise RuntimeError(
-                f"{name}(): Given input size: {tuple(flat[1:])}. Calculated output size is too small: {count}"
+                f"{name}(): Given input size: ({'x'.join(map(str, flat))}). Calculated output size: {count}. Output size is too small"
             )
         if count == 1:
             stride = (

@@ -11,7 +11,7 @@ from typing import Any
 from ....core.base.dtypes import by_name
 from ....core.base.tensor import TensorBase
 from ....core.call.leaf import LeafOp
-from ....core.make.create import arange, ones
+from ....core.make.create import arange, ones, ones_like
 from ...declare import checks, taps
 from ...declare.dtype_groups import ALL, FLOATING
 from ...declare.examples import of_call
@@ -470,16 +470,17 @@ def _reflected(x: TensorBase, low: float, high: float) -> TensorBase:
 
 
 def _inside(x: TensorBase, size: int, padding: str, aligned: bool) -> TensorBase:
-    """Places after the padding rule; those of "zeros" stay as they are."""
+    """Places after the padding rule, 0 for NaN; those of "zeros" stay as they are."""
     if padding == "reflection":
         x = _reflected(x, 0.0, size - 1.0) if aligned else _reflected(x, -0.5, size - 0.5)
-    return x if padding == "zeros" else x.clamp(0, size - 1)
+    return x if padding == "zeros" else x.masked_fill(x.isnan(), 0.0).clamp(0, size - 1)
 
 
 def _taps(x: TensorBase, size: int, mode: str, padding: str, aligned: bool) -> list:
     """For one dimension: (whole place, weight) of every element that a sample reads."""
-    if mode == "nearest":
-        return [(_inside(x, size, padding, aligned).round(), None)]
+    if mode == "nearest":  # a grid that requires a gradient gets zeros
+        weight = x.masked_fill(ones_like(x, dtype=by_name["bool"]), 1.0) if x.requires_grad else None
+        return [(_inside(x, size, padding, aligned).round(), weight)]
     if mode == "bilinear":
         x = _inside(x, size, padding, aligned)
         first = x.detach().floor()
@@ -506,7 +507,8 @@ def grid_sample(
     (Jaderberg et al. 2015).
 
     Modes "bilinear", "nearest" and, in two dimensions, "bicubic"; outside the image by `padding_mode`: "zeros", "border" or
-    "reflection".  With `align_corners` -1 and 1 are the centres of the corner elements, else their outer edges.  ValueError for
+    "reflection", which take NaN for the first edge.
+    With `align_corners` -1 and 1 are the centres of the corner elements, else their outer edges.  ValueError for
     an unknown mode, RuntimeError for shapes that do not fit.
 
     >>> import flambeau
@@ -544,10 +546,7 @@ def grid_sample(
     flat, places = input.reshape(n, c, math.prod(shape)), list(grid.shape[1:-1])
     count = math.prod(places)
     if _by_rows(input, grid):
-        points = (grid.detach() if mode == "nearest" else grid).reshape(
-            n, count, rank
-        )  # nearest places do not move
-        at, weights = grid_taps(points, tuple(shape), mode, padding_mode, aligned)
+        at, weights = grid_taps(grid.reshape(n, count, rank), tuple(shape), mode, padding_mode, aligned)
         return sampling.sampled(input, at, weights).reshape(n, c, *places)
     terms = _terms(grid.reshape(n, count, rank), shape, mode, padding_mode, aligned)
     result = None
@@ -587,6 +586,9 @@ def grid_taps(grid: TensorBase, shape: tuple, mode: str, padding: str, aligned: 
 
 @grid_taps.derivative
 def _grid_taps_gradient(grad_weights, grid, shape, mode, padding, aligned):
+    if mode == "nearest":  # places do not move with the grid
+        return grid.new_zeros(grid.shape)
+
     def weights(points: TensorBase) -> TensorBase:
         terms = _terms(points, shape, mode, padding, aligned)
         return stack([weight.masked_fill(outside, 0.0) for _, weight, outside in terms], 1)

@@ -39,7 +39,9 @@ def _reflected(x: Expr, low, high) -> Expr:
 def _inside(x: Expr, size: Expr, padding: str, aligned: bool) -> Expr:
     if padding == "reflection":
         x = _reflected(x, size * 0.0, size - 1.0) if aligned else _reflected(x, size * 0.0 - 0.5, size - 0.5)
-    return x if padding == "zeros" else ex.minimum(ex.maximum(x, 0.0), size - 1.0)
+    if padding == "zeros":
+        return x
+    return ex.minimum(ex.where(x > 0.0, x, 0.0), size - 1.0)  # NaN is at 0
 
 
 def _keys(x: Expr) -> Expr:
