@@ -345,9 +345,9 @@ class _Captures(Policy):
     def replaced(self, function: Any) -> Any:
         if type(function) is Compiled:
             return function.function
-        if type(function) is types.FunctionType:
-            return vars(function).get("_captured_as")
-        return _call_module if function is call_module else None
+        if function is call_module:
+            return _call_module
+        return vars(function).get("_captured_as") if type(function) is types.FunctionType else None
 
     def run(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A native call.  A backward pass reads and writes `grad` of the leaves that it leads to."""

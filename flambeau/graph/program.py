@@ -389,7 +389,9 @@ class Program:
         lines += [f"{v!r} = constant" for v in self.constants()]
         lines += map(repr, self.calls)
         returned = mapped(self.outputs, Value, lambda v: f"%{v.number}")
-        return "\n".join([*lines, f"return {returned if isinstance(returned, str) else repr(returned)}"])
+        shown = returned if isinstance(returned, str) else repr(returned)
+        # results with names are on lines of their own
+        return "\n".join([*lines, "return " + shown.replace("(\n", "(").replace("\n", " ")])
 
 
 def draws(operation: Any) -> bool:

@@ -58,3 +58,4 @@ def test_it_prints_as_a_program():
     p = program(lambda x: (x.T + 1).max(0), flambeau.zeros(2, 3))
     assert repr(p).splitlines()[0] == "%0: float32[2, 3]"
     assert "= add(%1, 1)" in repr(p) and repr(p).splitlines()[-1].startswith("return")
+    assert repr(p).splitlines()[-1].endswith("return_types.max(values='%3', indices='%4')")

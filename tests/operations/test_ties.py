@@ -94,3 +94,34 @@ def test_distances_give_each_coordinate_the_whole(block, shape, monkeypatch):
         terms = np.triu(np.ones((shape[0],) * 2), 1)[..., None] * each_gets_the_whole(a[:, None] - a)
         (found,) = slopes(lambda x: F.pdist(x, math.inf), a)
         np.testing.assert_array_equal(found, terms.sum(1) - terms.sum(0))
+
+
+@pytest.mark.parametrize("p", (0.0, 1.0, 2.0, 3.0, float("inf")))
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((0, 3), (5, 3)),
+        ((5, 3), (0, 3)),
+        ((2, 0), (3, 0)),
+        ((0, 2, 3), (0, 4, 3)),
+        ((2, 0, 3), (2, 4, 3)),
+        ((2, 2, 0), (2, 4, 0)),
+    ],
+)
+def test_distances_of_nothing(left, right, p):
+    """No matrices, no rows, and rows of no elements, which are at distance 0."""
+    a, b = (flambeau.zeros(shape, requires_grad=True) for shape in (left, right))
+    result = flambeau.cdist(a, b, p)
+    assert result.shape == (*left[:-1], right[-2]) and not result.any()
+    result.sum().backward()
+    assert not a.grad.any() and a.grad.shape == left and not b.grad.any() and b.grad.shape == right
+
+
+@pytest.mark.parametrize("p", (0.0, 1.0, 2.0, 3.0, float("inf")))
+@pytest.mark.parametrize("shape", ((0, 3), (1, 3), (3, 0)))
+def test_distances_among_nothing(shape, p):
+    x = flambeau.zeros(shape, requires_grad=True)
+    result = flambeau.nn.functional.pdist(x, p)
+    assert result.tolist() == [0.0] * (shape[0] * (shape[0] - 1) // 2)
+    result.sum().backward()
+    assert x.grad.shape == shape and not x.grad.any()

@@ -29,6 +29,8 @@ def _norms(a: TensorBase, b: TensorBase, p: float) -> TensorBase:
 def _blocks(a: TensorBase, b: TensorBase) -> Iterator[tuple[slice, slice]]:
     """Which matrices, and which rows of them: several matrices where they are small, else some rows of one."""
     n, rows = a.shape[:2]
+    if rows == 0:
+        return
     each = max(b.shape[1] * b.shape[2], 1)
     if rows * each <= BLOCK:
         step = BLOCK // (rows * each)
@@ -108,6 +110,8 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
         raise ValueError(f"cdist(): {compute_mode} is not a valid value for compute_mode")
     batch = tuple(broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2])))
     a, b = x1.expand(*batch, *x1.shape[-2:]), x2.expand(*batch, *x2.shape[-2:])
+    if a.shape[-1] == 0:
+        return a.sum(-1).unsqueeze(-1) + b.sum(-1).unsqueeze(-2)  # zeros
     large = a.shape[-2] > LARGE or b.shape[-2] > LARGE
     if p == 2 and (compute_mode == MODES[1] or (compute_mode == MODES[0] and large)):
         squares = (a * a).sum(-1).unsqueeze(-1) + (b * b).sum(-1).unsqueeze(-2) - 2.0 * matmul(a, b.mT)
@@ -140,6 +144,8 @@ def pdist(input: TensorBase, p: float = 2.0) -> TensorBase:
     from ...core.make.create import triu_indices
 
     n = input.shape[0]
+    if input.shape[1] == 0:
+        return input.new_zeros(n * (n - 1) // 2) + input.sum()
     if n > 1 and n * input.numel() > BLOCK:
         x = input.unsqueeze(0)
         return cat([cdist_forward(x[:, k : k + 1], x[:, k + 1 :], p)[0, 0] for k in range(n - 1)])

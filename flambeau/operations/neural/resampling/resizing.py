@@ -586,8 +586,9 @@ def grid_taps(grid: TensorBase, shape: tuple, mode: str, padding: str, aligned: 
 
 @grid_taps.derivative
 def _grid_taps_gradient(grad_weights, grid, shape, mode, padding, aligned):
-    if mode == "nearest":  # places do not move with the grid
-        return grid.new_zeros(grid.shape)
+    if mode == "nearest":  # places do not move with the grid: zeros, of which others are taken
+        none = grad_weights.masked_fill(ones_like(grad_weights, dtype=by_name["bool"]), 0.0)
+        return none.sum(1).unsqueeze(-1).expand(grid.shape)
 
     def weights(points: TensorBase) -> TensorBase:
         terms = _terms(points, shape, mode, padding, aligned)
