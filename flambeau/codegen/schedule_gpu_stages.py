@@ -199,11 +199,11 @@ class Writer(Gathers):
         def exists(number: Value) -> Value:
             return self.test("slt", self.times(number, TERMS), k)
 
-        def copy_smooth(stage: int, sources: list[Value]) -> None:
+        def copy_unchecked(stage: int, sources: list[Value]) -> None:
             for o, own in zip(operands, (sources[: left.passes], sources[left.passes :])):
                 self.copy_whole(o, stage * STAGE_BYTES, own)
 
-        def copy_edges(stage: int, number: Value) -> list[Value]:
+        def copy_checked(stage: int, number: Value) -> list[Value]:
             begin, first = stage * STAGE_BYTES, self.times(number, TERMS)
             if taps:
                 self.gather_left(left, begin, first, k)
@@ -216,17 +216,17 @@ class Writer(Gathers):
         def copy(stage: int, number: Value, sources: list[Value], surely: bool = False) -> list[Value]:
             """Fill a stage with the terms of that number, if there are such, `surely` whole ones; the sources of the next."""
             if surely:
-                copy_smooth(stage, sources)
+                copy_unchecked(stage, sources)
             elif taps:
-                f.when(exists(number), lambda: copy_edges(stage, number))
+                f.when(exists(number), lambda: copy_checked(stage, number))
             else:
                 fast, slow, after = (f.fresh(label) for label in ("fast", "slow", "copied"))
                 f.branch_if(self.test("slt", number, whole), fast, slow)
                 f.start(fast)
-                copy_smooth(stage, sources)
+                copy_unchecked(stage, sources)
                 f.branch(after)
                 f.start(slow)
-                f.when(exists(number), lambda: copy_edges(stage, number))
+                f.when(exists(number), lambda: copy_checked(stage, number))
                 f.branch(after)
                 f.start(after)
             f.call("void", "llvm.nvvm.cp.async.commit.group")

@@ -223,7 +223,7 @@ def brain_of(TensorBase t not None):
 cdef object prepack = None    # of a module that is imported for the first of these casts
 
 
-cdef object kept_cast(TensorBase t, int code):
+cdef object cached_cast(TensorBase t, int code):
     """The cast that the parameter's storage keeps; None at its first use."""
     global prepack
     if prepack is None:
@@ -249,7 +249,7 @@ cdef TensorBase cast_of(TensorBase t, int code, int number):
     if entry is not None and (<CachedCast>entry).version == t.storage.version:
         return (<CachedCast>entry).made
     if number == 0 and not grad_enabled() & REVERSE and not lower_on() and recorder_slot()[0] == NULL:
-        entry = kept_cast(t, code)
+        entry = cached_cast(t, code)
         if entry is not None and (<TensorBase>entry).storage.writes == 0 and is_counted((<TensorBase>entry).storage):
             return <TensorBase>entry
     entry = CachedCast.__new__(CachedCast)

@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, size_from
 from ..base.tensor cimport OP_ADD, TensorBase, operator_for, runtime, same_shape
-from ..tape.nodes cimport NOT_KEPT, Node
+from ..tape.nodes cimport NOT_SAVED, Node
 from ..tape.saved cimport Slot, clear_slot, refuse_freed, save_tensor, unpack_tensor
 from ..tape.inplace cimport after_write, before_write, rebase
 from ..tape.history cimport attach
@@ -196,12 +196,12 @@ cdef class PointwiseNode(Node):
             return saved_name(self.op.names[number], number == 0)
         return "result" if self.op.outputs == 1 else f"result{number}"
 
-    cdef dict kept(self):
+    cdef dict saved_places(self):
         cdef dict result = {}
         cdef Derivation every = all_derivation(self)
         cdef int k, j, slot = 0
         for k in range(every.count):
-            result[self.read_name(every, k)] = NOT_KEPT
+            result[self.read_name(every, k)] = NOT_SAVED
         for _, _, numbers, _ in every.summands or ((None, None, [every.params[j] for j in range(0 if every.op is None else every.op.params)], 0),):
             for j in numbers:
                 result[self.op.names[self.op.operands + j]] = PARAMETER + j
@@ -222,7 +222,7 @@ cdef class PointwiseNode(Node):
         """Numbers that PyTorch's operation is given where this one is for them alone."""
         return {} if self.op.entry is None else self.op.entry.details.get("constants", {})
 
-    cdef object kept_value(self, str name, int place):
+    cdef object saved_value(self, str name, int place):
         if place < NUMBER:
             return unpack_tensor(&self.slot[place], self)
         if place == CONSTANT:
@@ -235,7 +235,7 @@ cdef class PointwiseNode(Node):
             refuse_freed()
         return callbacks["as_tensor"](number_of(&self.numbers_[place - NUMBER]))
 
-    cdef void* kept_slot(self, int place):
+    cdef void* saved_slot(self, int place):
         return &self.slot[place] if place < NUMBER else NULL
 
     def __dealloc__(self):
@@ -259,10 +259,10 @@ cdef Derivation all_derivation(PointwiseNode node):
     for k in range(op.operands):
         if op.names[k] not in op.declaration.raw:
             mask |= 1 << k
-    known = op.derivations.get(mask)
-    if known is None:
-        known = op.derivations[mask] = op.declaration.derivation(mask & 0xFFFF, mask >> 16)
-    return <Derivation>known
+    derivation = op.derivations.get(mask)
+    if derivation is None:
+        derivation = op.derivations[mask] = op.declaration.derivation(mask & 0xFFFF, mask >> 16)
+    return <Derivation>derivation
 
 
 cdef object number_of(const Operand* operand):

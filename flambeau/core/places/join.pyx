@@ -94,10 +94,10 @@ cdef class JoinNode(GeometryNode):
                 result.append(cut(g, slice_cut, arguments, "SliceBackward0"))
         return result
 
-    cdef dict kept(self):
+    cdef dict saved_places(self):
         return {"dim": 0}
 
-    cdef object kept_value(self, str name, int place):
+    cdef object saved_value(self, str name, int place):
         return self.dim
 
     def described(self) -> tuple:

@@ -49,7 +49,7 @@ cdef class FormulaNode(Node):
         for k in range(self.slots):
             clear_slot(&self.slot[k])
 
-    cdef dict kept(self):
+    cdef dict saved_places(self):
         if self.operation is not None:
             names = self.operation.saved_names(self.label)
         else:
@@ -60,13 +60,13 @@ cdef class FormulaNode(Node):
             names = ["result" if n == "out" else n for n in names]
         return {names[k]: k for k in range(min(len(names), self.slots + len(self.extra))) if names[k] is not None}
 
-    cdef object kept_value(self, str name, int place):
+    cdef object saved_value(self, str name, int place):
         if place < self.slots:
             return unpack_tensor(&self.slot[place], self)
         value = self.extra[place - self.slots]
         return value[0] if name == "dim" and self.operation is not None and self.operation.one_dim else value
 
-    cdef void* kept_slot(self, int place):
+    cdef void* saved_slot(self, int place):
         return &self.slot[place] if place < self.slots else NULL
 
     def __dealloc__(self):
@@ -184,7 +184,7 @@ cdef class LeafNode(Node):
         for k in range(self.slots):
             clear_slot(&self.slot[k])
 
-    cdef dict kept(self):
+    cdef dict saved_places(self):
         cdef int k
         return {self.rule.names[k]: k for k in range(<int>len(self.rule.names)) if self.rule.names[k] is not None}
 
@@ -199,7 +199,7 @@ cdef class LeafNode(Node):
                 slot += sum([item is SAVED for item in (<Several>value).items])
         return slot
 
-    cdef object kept_value(self, str name, int place):
+    cdef object saved_value(self, str name, int place):
         cdef int slot = self.first_slot(place)
         value = self.values[place]
         if value is SAVED:
@@ -214,7 +214,7 @@ cdef class LeafNode(Node):
             return tuple(result)
         return value
 
-    cdef void* kept_slot(self, int place):
+    cdef void* saved_slot(self, int place):
         return &self.slot[self.first_slot(place)] if self.values[place] is SAVED else NULL
 
     def __dealloc__(self):

@@ -5,7 +5,7 @@ from ..base.dtypes cimport dtype_of, CATEGORY, size_from
 from ..base.callbacks import callbacks
 from ..base.tensor cimport IN_FUNCTION, TensorBase, alias, runtime
 from .modes cimport autocast_on, casting, set_casting, wants_grad
-from .nodes cimport NOT_KEPT, Node
+from .nodes cimport NOT_SAVED, Node
 from .gradients cimport summed
 from .engine import set_own_code
 from .forward cimport pushed_level
@@ -74,11 +74,11 @@ cdef class FunctionNode(Node):
         cdef int k, slot = 0
         result = []
         for k in range(self.ahead):
-            result.append(SavedTensor(self, NOT_KEPT if self.absent[k] else slot))
+            result.append(SavedTensor(self, NOT_SAVED if self.absent[k] else slot))
             slot += not self.absent[k]
         return tuple(result)
 
-    cdef void* kept_slot(self, int place):
+    cdef void* saved_slot(self, int place):
         return &self.slot[place]
 
     def __getattr__(self, key):

@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from ..base.tensor cimport TensorBase
 
 cdef enum: INLINE_EDGES = 3
-cdef enum: NOT_KEPT = -1      # the place of what a node has not saved
+cdef enum: NOT_SAVED = -1      # the place of what a node has not saved
 
 cdef class Node:
     cdef int edges            # one for each differentiable input
@@ -29,9 +29,9 @@ cdef class Node:
     cdef list run(self, list grads)
     cdef object push(self, int number, list tangents, TensorBase out)
     cdef void drop(self)
-    cdef dict kept(self)
-    cdef object kept_value(self, str name, int place)
-    cdef void* kept_slot(self, int place)
+    cdef dict saved_places(self)
+    cdef object saved_value(self, str name, int place)
+    cdef void* saved_slot(self, int place)
 
 cdef class IdentityNode(Node):
     pass

@@ -158,16 +158,16 @@ cdef class Node:
         """Let saved tensors go."""
 
     # What programs see of what is saved
-    cdef dict kept(self):
-        """By PyTorch's names of what the derivative reads: a number that tells `kept_value` where it is, NOT_KEPT of a tensor that this
+    cdef dict saved_places(self):
+        """By PyTorch's names of what the derivative reads: a number that tells `saved_value` where it is, NOT_SAVED of a tensor that this
         node did not need.
         """
         return {}
 
-    cdef object kept_value(self, str name, int place):
+    cdef object saved_value(self, str name, int place):
         return None
 
-    cdef void* kept_slot(self, int place):
+    cdef void* saved_slot(self, int place):
         """Where a saved tensor stands; NULL for anything else."""
         return NULL
 
@@ -175,19 +175,18 @@ cdef class Node:
         raw = key.startswith("_raw_saved_")
         if raw or key.startswith("_saved_"):
             name = key[11 if raw else 7:]
-            kept = self.kept()
-            place = kept.get(name)
-            if raw and place is not None and (place == NOT_KEPT or self.kept_slot(place) != NULL):
+            place = self.saved_places().get(name)
+            if raw and place is not None and (place == NOT_SAVED or self.saved_slot(place) != NULL):
                 return saved_tensor(self, place)
             if not raw and place is not None:
-                return None if place == NOT_KEPT else self.kept_value(name, place)
+                return None if place == NOT_SAVED else self.saved_value(name, place)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{key}'")
 
     def __dir__(self):
         cdef list result = list(object.__dir__(self))
-        for name, place in self.kept().items():
+        for name, place in self.saved_places().items():
             result.append(f"_saved_{name}")
-            if place == NOT_KEPT or self.kept_slot(place) != NULL:
+            if place == NOT_SAVED or self.saved_slot(place) != NULL:
                 result.append(f"_raw_saved_{name}")
         return result
 

@@ -9,7 +9,7 @@ from ..base import display
 from ..base.callbacks import callbacks
 from .anomaly cimport anomaly_enabled
 from .modes cimport grad_enabled, set_grad, wants_grad
-from .nodes cimport NOT_KEPT, Node, decref_deferred, identity_node, swapped_error
+from .nodes cimport NOT_SAVED, Node, decref_deferred, identity_node, swapped_error
 from .nodes import set_saved_tensor
 from .forward cimport primal_in_push
 from .history cimport attach
@@ -197,7 +197,7 @@ class SavedTensor:
         RuntimeError for a tensor that was not saved, was freed, has hooks or was overwritten.
         """
         cdef Node node = self._node
-        cdef Slot* slot = NULL if self._place == NOT_KEPT else <Slot*>node.kept_slot(self._place)
+        cdef Slot* slot = NULL if self._place == NOT_SAVED else <Slot*>node.saved_slot(self._place)
         cdef Packed made
         cdef TensorBase t
         if slot == NULL:

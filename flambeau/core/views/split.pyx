@@ -46,10 +46,10 @@ cdef class SplitNode(GeometryNode):
                 return [joined(grads, self)]
         return [None]
 
-    cdef dict kept(self):
+    cdef dict saved_places(self):
         return {"dim": 0, "self_sym_sizes": 1}
 
-    cdef object kept_value(self, str name, int place):
+    cdef object saved_value(self, str name, int place):
         return tuple(self.sizes) if place else self.dim
 
     def described(self) -> tuple:

@@ -135,10 +135,10 @@ cdef class ViewNode(GeometryNode):
             ("reshape", "permute", "expand", "place", "take", "strided")[self.kind], source, tuple([self.sizes[d] for d in range(self.rank)]),
             tuple([self.strides[d] for d in range(self.rank)]), self.offset)
 
-    cdef dict kept(self):
+    cdef dict saved_places(self):
         return {"self_sym_sizes": 0} if self.kind in (RESHAPE, EXPAND, PLACE) else {}
 
-    cdef object kept_value(self, str name, int place):
+    cdef object saved_value(self, str name, int place):
         return tuple([self.source_sizes[d] for d in range(self.source_rank)])
 
     def __dealloc__(self):

@@ -26,7 +26,7 @@ from ...base.callbacks import callbacks
 from ...base.labels import saved_name
 from ...base.profiling cimport mark, note_work, profiling
 from ...tape.modes cimport grad_enabled, set_grad, wants_grad
-from ...tape.nodes cimport NOT_KEPT, Node
+from ...tape.nodes cimport NOT_SAVED, Node
 from ...tape.history cimport attach
 from ...tape.saved cimport Slot, clear_slot, save_tensor, unpack_tensor
 from ...tape.inplace cimport rebase
@@ -433,21 +433,21 @@ cdef class ProductNode(Node):
         clear_slot(&self.a)
         clear_slot(&self.b)
 
-    cdef dict kept(self):
+    cdef dict saved_places(self):
         cdef int left = self.edges - 2
         names = operands_of.get(self.label)
         if names is None:
             return {}
-        result = {saved_name(names[left], left == 0): 0 if self.targets[left + 1] != NULL else NOT_KEPT,
-                  names[left + 1]: 1 if self.targets[left] != NULL else NOT_KEPT}
+        result = {saved_name(names[left], left == 0): 0 if self.targets[left + 1] != NULL else NOT_SAVED,
+                  names[left + 1]: 1 if self.targets[left] != NULL else NOT_SAVED}
         return {**result, "alpha": 2, "beta": 3} if left else result
 
-    cdef object kept_value(self, str name, int place):
+    cdef object saved_value(self, str name, int place):
         if place < 2:
             return unpack_tensor(&self.b if place else &self.a, self)
         return number_of(&self.alpha if place == 2 else &self.beta)
 
-    cdef void* kept_slot(self, int place):
+    cdef void* saved_slot(self, int place):
         return NULL if place > 1 else &self.b if place else &self.a
 
     def __dealloc__(self):

@@ -4,8 +4,9 @@
     input's gradient    channels × (filters, taps)  times  (filters, taps) × (images, places), for each phase of the stride on its own
     weight's gradient   filters × (images, places)  times  (images, places) × (channels, taps)
 
-all for each group.  Few filters a group, as of depthwise convolutions, leave most of a rectangle's rows empty, and numbers from 2³¹ on are
-not divided as fast as others: these go an element at a time (`grid.py`), and so do strides of very many phases.
+all for each group.  One tap that lies on each place makes a product of the matrices as they lie, of which nothing is gathered.  Few filters
+a group, as of depthwise convolutions, leave most of a rectangle's rows empty, and numbers from 2³¹ on are not divided as fast as others:
+these go an element at a time (`grid.py`), and so do strides of very many phases.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ import functools
 import math
 from collections.abc import Sequence
 from itertools import product
+from typing import TYPE_CHECKING
 
 from ....core.base.tensor import TensorBase
 from ....core.loops.launch import run_blocks
 from ...moving.device_bodies import one_step
 from .grid import MANY_PHASES, Geometry, extent
+
+if TYPE_CHECKING:
+    from ....codegen.schedule_gpu_products import Product
 
 FEWEST_ROWS = 8  # of a rectangle
 FEWEST_PLACES = (
@@ -226,8 +231,7 @@ def _multiply(result: TensorBase, x: TensorBase, w: TensorBase, bias: TensorBase
         *of_bias,
     )
     tensors = (result, w, x) if bias is None else (result, w, x, bias)
-    one = 1.0 if x.dtype.is_floating_point else 1
-    run_blocks(kernel, tensors, numbers, (one, one))
+    _run(kernel, tensors, numbers)
     return True
 
 
@@ -254,5 +258,10 @@ def _launch(tensors: tuple[TensorBase, ...], summed: bool, **given) -> None:
         b_step=x.stride()[2:],
         size=x.shape[2:],
     )
-    one = 1.0 if x.dtype.is_floating_point else 1
+    _run(kernel, tensors, numbers)
+
+
+def _run(kernel: Product, tensors: tuple[TensorBase, ...], numbers: tuple[int, ...]) -> None:
+    """Launch a product with alpha and beta 1."""
+    one = 1.0 if tensors[0].dtype.is_floating_point else 1
     run_blocks(kernel, tensors, numbers, (one, one))
